@@ -12,6 +12,7 @@ from scenarios.build import build
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Program
 from scenarios.schema import Scenario
+from scenarios.settings import Workload
 from scenarios.speculation import draft_passes
 from sim.hardware.profile import HardwareProfile
 from sim.predict.pipeline_steps import Pipe, passing, round_of, rows_of, sensitivity_of_stages
@@ -93,10 +94,25 @@ def length_ns(plans: Sequence[Plan]) -> int:
     return engine.times(plans[0]).end_ns if quick.contended else quick.total_ns
 
 
+def of_step(case: Case) -> Case:
+    """`case` as one step of it knows it: how many requests there are in all is nothing to it, so scenarios that have
+    the same prefill chunk share its times. Stages count what is in flight, and what cuts a step in parts refuses one
+    that is too small for it."""
+    scenario, one = case.scenario, Workload.model_fields["batch"].default
+    overlap = scenario.optimizations.overlap
+    apart = case.model.pipeline_parallel > 1 or overlap.micro_batches > 1 or overlap.comm_chunks > 1
+    if apart or scenario.workload.batch == one:
+        return case
+    return case.with_scenario(
+        scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"batch": one})})
+    )
+
+
 def step_ns(case: Case, batch: Batch) -> int:
     """Length of one step, ns."""
     if case.model.pipeline_parallel > 1:
         return round_in(case, batch).total_ns
+    case = of_step(case)
     known = _length_in_columns_ns(case, batch)
     return length_ns(plans_of(case, batch)) if known is None else known
 
@@ -163,9 +179,13 @@ def round_in(case: Case, batch: Batch) -> Round:
     return round_of(rows_of(pipe_of(case), in_flight(case, batch))[0], batch.phase)
 
 
-@lru_cache(maxsize=256)
 def sensitivity_of(case: Case, batch: Batch) -> Sensitivity:
     """Length of one step and what it depends on: three plays of it, and one more where ranks wait for each other."""
+    return _sensitivity_of_step(of_step(case), batch)
+
+
+@lru_cache(maxsize=1024)
+def _sensitivity_of_step(case: Case, batch: Batch) -> Sensitivity:
     if case.model.pipeline_parallel > 1:
         return sensitivity_of_stages(pipe_of(case), in_flight(case, batch), batch.phase, rank_schedules(case) > 1)
     laid = layout_of(case, batch)
@@ -213,6 +233,7 @@ def _probed(case: Case, batch: Batch) -> lengths.Walk | None:
 def kernel_times_of(case: Case, batch: Batch) -> tuple[Layout, KernelTimes] | None:
     """The columns of one step and when rank 0's kernels run in it; None where only a timeline says so: of pipelines,
     of kernels on several streams, and where the host waits for the device within a step."""
+    case = of_step(case)
     laid = layout_of(case, batch) if case.model.pipeline_parallel == 1 else None
     if laid is None or laid.several_streams:
         return None
