@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scenarios.checks import check
 from scenarios.errors import ScenarioError, did_you_mean, quoted, shown
 from scenarios.files.document import Document, Entry, Mark, Node, merge, parse_path
+from scenarios.files.paths import listed
 from scenarios.files.textfile import FORBIDDEN
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import MAX_DEPTH, load_document, load_value, read_document
@@ -93,7 +94,7 @@ def folder_of(loaded: Loaded, where: str) -> Path:
 
 def shipped_names(shipped: Path = SHIPPED) -> list[str]:
     """Names of the shipped scenarios, sorted."""
-    return sorted(path.stem for path in shipped.glob("*.yaml"))
+    return [path.stem for path in listed(shipped, "*.yaml")]
 
 
 @dataclass(slots=True)
@@ -109,17 +110,18 @@ class _Reader:
         """The file over its bases. above: the files that extend it, the first one first. Raises ScenarioError."""
         document = read_document(file)
         self.sources.append(document.name)
-        keys = document.root.value
-        assert isinstance(keys, dict)
+        assert isinstance(document.root.value, dict)
+        keys = dict(document.root.value)
         entry = keys.pop(EXTENDS, None)
         if entry is None:
             return document.root
+        own = replace(document.root, value=keys)
         try:
             base = self._base(file, entry.node, (*above, file))
-            return merge(self.read(base, (*above, file)), document.root)
+            return merge(self.read(base, (*above, file)), own)
         except ScenarioError as error:
             self.problems += error.messages
-            return document.root
+            return own
 
     def _base(self, file: Path, node: Node, chain: tuple[Path, ...]) -> Path:
         where, value = f"{node.mark}: {EXTENDS}", node.value

@@ -1,7 +1,9 @@
-"""Whether a name that a user wrote is a file or a folder: one that the system cannot even look up is neither."""
+"""Whether a name that a user wrote is a file or a folder: one that the system cannot even look up is neither. What a
+folder of the package holds."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -27,3 +29,13 @@ def expanded(path: Path) -> Path:
         return path.expanduser()
     except RuntimeError:
         return path
+
+
+def listed(folder: Path, pattern: str) -> tuple[Path, ...]:
+    """What `folder` holds of a pattern, sorted by name; looked up again where an entry came or went."""
+    return _listed(folder, pattern, folder.stat().st_mtime_ns) if is_dir(folder) else ()
+
+
+@lru_cache(maxsize=16)
+def _listed(folder: Path, pattern: str, _: int) -> tuple[Path, ...]:
+    return tuple(sorted(folder.glob(pattern)))

@@ -11,6 +11,7 @@ that are not finite or beyond 64 bits, control characters, a second document, an
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -44,6 +45,11 @@ def load_document(text: str, name: str) -> Document:
     name: the file as messages print it. Raises ScenarioError with every problem found; a syntax error or a budget that
     is exceeded ends the search.
     """
+    return _parsed(text, name)
+
+
+@lru_cache(maxsize=32)  # points of a sweep lie over the same files
+def _parsed(text: str, name: str) -> Document:
     check_text(text, name)
     root = _Composer(text, name).document()
     if not isinstance(root.value, dict):

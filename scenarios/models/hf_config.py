@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, quoted, shown
-from scenarios.files.paths import expanded
+from scenarios.files.paths import expanded, listed
 from scenarios.models.families import FAMILIES
 from scenarios.models.family import Family
 from scenarios.models.fields import Fields
@@ -43,7 +44,7 @@ CONFIG_NAMES = ("config.json", "params.json")
 
 def model_names() -> list[str]:
     """Names of the shipped models, in order."""
-    return sorted(p.parent.name for p in SHIPPED.glob("*/config.json"))
+    return [path.parent.name for path in listed(SHIPPED, "*/config.json")]
 
 
 def load_model(name: str, relative_to: Path | None = None) -> Model:
@@ -55,7 +56,7 @@ def load_model(name: str, relative_to: Path | None = None) -> Model:
     """
     for shipped in model_names():
         if shipped.lower() == name.lower():
-            return _read(SHIPPED / shipped / "config.json", shipped)
+            return _shipped(shipped)
     for root in (relative_to, Path()):
         path = expanded(root / name if root is not None else Path(name))
         try:
@@ -70,6 +71,11 @@ def load_model(name: str, relative_to: Path | None = None) -> Model:
     near = get_close_matches(name, model_names(), 1, 0.5)
     hint = f"Did you mean {near[0]!r}?" if near else f"Shipped: {', '.join(model_names())}"
     raise ScenarioError([f"model {quoted(name)} is neither shipped nor a folder or config.json file. {hint}"])
+
+
+@lru_cache(maxsize=64)  # points of a sweep are of one model; those of a user may change, with files next to them
+def _shipped(name: str) -> Model:
+    return _read(SHIPPED / name / "config.json", name)
 
 
 def _read(path: Path, name: str) -> Model:

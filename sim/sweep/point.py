@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal
 
 from scenarios.errors import ScenarioError, printable
 from scenarios.loader import load_scenario
 from sim import __version__
+from sim.hardware.profile import HardwareProfile
 from sim.predict.brief import brief
 from sim.predict.memory import DoesNotFit
 from sim.predict.scenario_result import case_of
@@ -45,13 +47,28 @@ def hash_of(case: Case) -> str:
     """What tells one point from another: the resolved scenario, the numbers of its hardware, the tool's version."""
     scenario = case.scenario.model_dump(mode="json")
     scenario.pop("description", None)
-    numbers = sorted((name, number.value) for name, number in case.hardware.profile.numbers().items())
-    return _hash([scenario, case.model.name, repr(case.model), numbers])
+    return _hash_of_texts(
+        _text(scenario), _text(case.model.name), _text(repr(case.model)), _hardware_text(case.hardware)
+    )
+
+
+@lru_cache(maxsize=64)
+def _hardware_text(hardware: HardwareProfile) -> str:
+    return _text(sorted((name, number.value) for name, number in hardware.profile.numbers().items()))
 
 
 def _hash(parts: list[Any]) -> str:
-    text = json.dumps([__version__, *parts], sort_keys=True, ensure_ascii=False)
+    return _hash_of_texts(*map(_text, parts))
+
+
+def _hash_of_texts(*parts: str) -> str:
+    """The hash of a JSON list: this version, and parts that are JSON already."""
+    text = f"[{', '.join((_text(__version__), *parts))}]"
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _text(part: Any) -> str:
+    return json.dumps(part, sort_keys=True, ensure_ascii=False)
 
 
 def metrics_of(case: Case) -> dict[str, float | int | str]:
