@@ -92,8 +92,8 @@ def _late_ns(laid: Layout, times: KernelTimes) -> int:
     waits = {number for number in laid.meets if times.starts[number] > times.arrivals[number]}
     fused = {number for number in waits if laid.kernels[number].alone_ns}
     for number, (issued, arrival, end) in enumerate(zip(times.issued, times.arrivals, times.ends, strict=True)):
-        if arrival > free_from and number not in fused:
-            late += max(0, min(arrival, issued) - free_from)
+        if free_from < issued and free_from < arrival and number not in fused:
+            late += (arrival if arrival < issued else issued) - free_from
         free_from = end
     return late + times.end_ns - free_from
 

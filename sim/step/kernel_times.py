@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sim.step.layout import Layout
-from sim.step.lengths import Walk, host_walk, runs_of
+from sim.step.lengths import Walk, host_walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,12 @@ def of_first_rank(laid: Layout, walk: Walk) -> KernelTimes:
 
     entered = walk.ready[:, 0, 0]
     may = entered[laid.launched]
-    gated = list(laid.gates)
-    may[gated] = np.maximum(may[gated], walk.ended[list(laid.gates.values()), 0, 0])
-    met = may.copy()  # a run of kernels starts when its ranks have met
-    met[runs_of(laid)] = [start[0, 0] for start in walk.starts]
+    if laid.gates:
+        gated = list(laid.gates)
+        may[gated] = np.maximum(may[gated], walk.ended[list(laid.gates.values()), 0, 0])
+    met = may.copy()
+    if walk.met:
+        met[list(walk.met)] = [start[0, 0] for start in walk.met.values()]
     durations = np.array(laid.durations_ns)
     after = np.cumsum(laid.gaps_ns) + np.cumsum(durations) - durations  # of kernels that follow one another at once
     starts = after + np.maximum.accumulate(met - after)

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Program
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.time import KernelTime
 from sim.step.host import PARAMETER_UPDATES
-from sim.step.jitter import late_ns
+from sim.step.jitter import jitter_of_ranks, late_ns
 from sim.step.priced import Conditions, Priced, Pricer, seeded
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
+    from numpy import float64
+    from numpy.typing import NDArray
+
     from sim.step.rank_plans import Matrix
 
 
@@ -225,26 +229,91 @@ class _Columns:
         """The times in which ranks differ, as matrices of shape (places, ranks)."""
         import numpy as np
 
-        to, pricer, scale = self._to, self._pricer, self._conditions.host_scale
-        ranks = (1, to.ranks)
-        host = np.tile(np.rint(to.host_ns).astype(np.int64)[:, None], ranks)
-        launch = np.tile(np.rint(to.launch_ns).astype(np.int64)[:, None], ranks)
-        kernels = np.tile(np.array(to.durations_ns, np.int64)[:, None], ranks)
-        if to.late_ns:
-            host[0] = to.late_ns
-        for row in (row for rows in to.blocks for row in rows):
-            item, repeat = row.item, row.block.repeat
-            if pricer.varies(item.kernel) or kind_of(item.op).routed:
-                kernels[row.places] = pricer.kernels_ns(item, row.block)
-            if not row.block.captured:
-                jitter = pricer.host_jitter(item.name, repeat)
-                entry = to.launched[row.first]
-                entries = slice(entry, entry + (repeat - 1) * row.apart + 1, row.apart)
-                step = to.entries[entry]
-                host[step : step + (repeat - 1) * row.apart + 1 : row.apart] = np.rint(item.host_ns * jitter * scale)
-                launch[entries] = np.rint(item.launch_ns * jitter * scale)
-        for at, (block, layer) in zip(to.gates.values(), self._updates, strict=True):
-            jitter = pricer.host_jitter(seeded("update", block), block.repeat)[layer]
-            host[at] = np.rint(self._hw.host.attention_update_us * 1000 * jitter * scale)
-        to.host_matrix, to.launch_matrix, to.kernel_matrix = host, launch, kernels
+        to, pricer, conditions = self._to, self._pricer, self._conditions
+        rows = [row for rows in to.blocks for row in rows]
+        eager = tuple(
+            Calls(
+                row.item.name, row.item.host_ns, row.item.launch_ns, to.launched[row.first], row.block.repeat, row.apart
+            )
+            for row in rows
+            if not row.block.captured
+        )
+        updates = tuple(
+            (at, seeded("update", block), layer, block.repeat)
+            for at, (block, layer) in zip(to.gates.values(), self._updates, strict=True)
+        )
+        host = tuple(to.host_ns), tuple(to.launch_ns), tuple(to.entries) if eager else ()
+        to.host_matrix, to.launch_matrix = _host_of_ranks(self._hw, conditions, *host, to.late_ns, eager, updates)
+        varying = tuple(
+            (row.item.name, row.block.repeat, row.first, row.apart) for row in rows if pricer.varies(row.item.kernel)
+        )
+        sigma, count = self._hw.kernel.jitter_sigma, len(to.durations_ns)
+        noise = _kernel_noise(conditions.seed, sigma, conditions.ranks, count, varying)
+        alone = np.array(to.durations_ns, np.int64)[:, None]
+        kernels = np.rint(alone + noise * np.minimum(alone, pricer.spread_cap_ns))
+        kernels = np.maximum(kernels, 1).astype(np.int64)
+        for row in rows:
+            if kind_of(row.item.op).routed:  # each rank holds other experts
+                kernels[row.places] = pricer.kernels_ns(row.item, row.block)
+        to.kernel_matrix = kernels
         to.durations_ns = kernels[:, 0].tolist()
+
+
+class Calls(NamedTuple):
+    """The calls that issue one op's kernels eagerly, before jitter, ns. entry: the first one's number among the
+    launches; apart: from one to the next."""
+
+    name: str
+    host_ns: float
+    launch_ns: float
+    entry: int
+    repeat: int
+    apart: int
+
+
+@lru_cache(maxsize=64)  # steps that differ in sizes alone are issued alike
+def _host_of_ranks(
+    hw: HardwareProfile,
+    conditions: Conditions,
+    host_ns: tuple[float, ...],
+    launch_ns: tuple[float, ...],
+    entries: tuple[int, ...],
+    late: tuple[int, ...],
+    eager: tuple[Calls, ...],
+    updates: tuple[tuple[int, str, int, int], ...],
+) -> tuple[Matrix, Matrix]:
+    """Times of host steps and of launches on all ranks, whole ns, of shape (places, ranks); not to be written to.
+
+    host_ns, launch_ns: of rank 0. updates: of parameters, as (host step, what jitter is drawn by, layer, layers).
+    """
+    import numpy as np
+
+    seed, sigma, ranks, scale = conditions.seed, hw.host.jitter_sigma, conditions.ranks, conditions.host_scale
+    host = np.tile(np.rint(host_ns).astype(np.int64)[:, None], (1, ranks))
+    launch = np.tile(np.rint(launch_ns).astype(np.int64)[:, None], (1, ranks))
+    if late:
+        host[0] = late
+    for calls in eager:
+        jitter = jitter_of_ranks(seed, calls.name, calls.repeat, sigma, ranks)
+        step, behind = entries[calls.entry], (calls.repeat - 1) * calls.apart + 1
+        host[step : step + behind : calls.apart] = np.rint(calls.host_ns * jitter * scale)
+        launch[calls.entry : calls.entry + behind : calls.apart] = np.rint(calls.launch_ns * jitter * scale)
+    for at, name, layer, layers in updates:
+        jitter = jitter_of_ranks(seed, name, layers, sigma, ranks)[layer]
+        host[at] = np.rint(hw.host.attention_update_us * 1000 * jitter * scale)
+    return host, launch
+
+
+@lru_cache(maxsize=16)
+def _kernel_noise(
+    seed: int, sigma: float, ranks: int, kernels: int, varying: tuple[tuple[str, int, int, int], ...]
+) -> NDArray[float64]:
+    """Jitter of each kernel on each rank less 1, of shape (kernels, ranks), 0 of those that have none; not to be
+    written to. varying: ops, as (what jitter is drawn by, layers, first kernel, kernels from layer to layer)."""
+    import numpy as np
+
+    noise = np.zeros((kernels, ranks))
+    for name, layers, first, apart in varying:
+        jitter = jitter_of_ranks(seed, f"kernel {name}", layers, sigma, ranks)
+        noise[first : first + (layers - 1) * apart + 1 : apart] = jitter - 1
+    return noise

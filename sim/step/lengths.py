@@ -135,13 +135,13 @@ def lengths_of_ranks_ns(laid: Layout, variants: Sequence[Variant]) -> list[int] 
 @dataclass(frozen=True, slots=True)
 class Walk:
     """A step of several ranks, played in several variants. lengths_ns: of rank 0, by variant. Of shape (places,
-    variants, ranks), ns: ended, when each host step is through; ready, when each entry's first kernel may run. starts:
-    of the first kernels of runs (`runs_of`), those that meet others with the last of them."""
+    variants, ranks), ns: ended, when each host step is through; ready, when each entry's first kernel may run. met:
+    when each kernel starts in which ranks meet, by kernel."""
 
     lengths_ns: list[int]
     ended: Clocks
     ready: Clocks
-    starts: list[Clocks]
+    met: dict[int, Clocks]
 
 
 def walk_of_ranks(laid: Layout, variants: Sequence[Variant]) -> Walk | None:
@@ -165,9 +165,11 @@ def walk_of_ranks(laid: Layout, variants: Sequence[Variant]) -> Walk | None:
             return None
         through = np.maximum(through, ready[-1])
     ready = ready + np.maximum(np.array(laid.start_ns), 0)[:, None, None]
-    free, starts = _streams(laid, scaled_ns(kernels, [v.device for v in variants]), ended, ready)
+    devices = list(dict.fromkeys(v.device for v in variants))
+    speeds = [devices.index(v.device) for v in variants]
+    free, met = _streams(laid, scaled_ns(kernels, devices), ended, ready, speeds)
     clock = np.maximum.reduce([through, *free.values()]) + host_ns[-1]
-    return Walk([int(ns) for ns in clock[:, 0]], ended, ready, starts)
+    return Walk([int(ns) for ns in clock[:, 0]], ended, ready, met)
 
 
 def _matrices(laid: Layout) -> tuple[Clocks, Clocks, Clocks]:
@@ -181,19 +183,25 @@ def _matrices(laid: Layout) -> tuple[Clocks, Clocks, Clocks]:
     return host, launch, np.array(laid.durations_ns, np.int64)[:, None]
 
 
-def _streams(laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks) -> tuple[dict[int, Clocks], list[Clocks]]:
-    """When each stream is free, by stream; and when each run of kernels starts."""
+def _streams(
+    laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks, speeds: Sequence[int]
+) -> tuple[dict[int, Clocks], dict[int, Clocks]]:
+    """When each stream is free, by stream; and when the kernels start in which ranks meet, by kernel. speeds: of each
+    variant, its place among the durations."""
     import numpy as np
 
     gaps = np.array(laid.gaps_ns, np.int64)
     sums = np.cumsum(durations + gaps[:, None, None], axis=0)
     starts = runs_of(laid)
-    begun: list[Clocks] = []
+    met: dict[int, Clocks] = {}
     ends = [*starts[1:], len(gaps)]
     last = np.array(ends) - 1
-    taken = sums[last] - sums[starts] + durations[starts]  # of each run, from the start of its first kernel
-    at_least = _issued_late(laid, sums, durations, ready, starts, ends)
-    never = np.full(durations.shape[1:], NEVER, np.int64)
+    taken = (sums[last] - sums[starts] + durations[starts])[:, speeds]  # of each run, from its first kernel's start
+    at_least = _issued_late(laid, sums, durations, ready, starts=starts, ends=ends, speeds=speeds)
+    groups = set(laid.meets.values())
+    if len(groups) == 1 and not laid.several_streams:
+        return _in_step(laid, starts, taken, at_least, ended=ended, ready=ready, group=groups.pop() or laid.ranks)
+    never = np.full(taken.shape[1:], NEVER, np.int64)
     free: dict[int, Clocks] = {0: never + (laid.busy_ns - NEVER)}
     recorded: dict[int, Clocks] = {}
     maximum = np.maximum
@@ -205,15 +213,62 @@ def _streams(laid: Layout, durations: Clocks, ended: Clocks, ready: Clocks) -> t
         for event in laid.waits.get(number, ()):
             start = maximum(start, recorded[event])
         if number in laid.meets:
-            start = last_of_group(start, laid.meets[number])
-        begun.append(start)
+            met[number] = start = last_of_group(start, laid.meets[number])
         end = start + taken[run]
         if run in at_least:
             end = maximum(end, at_least[run])
         for event in laid.records.get(ends[run] - 1, ()):
             recorded[event] = end
         free[stream] = end
-    return free, begun
+    return free, met
+
+
+def _in_step(
+    laid: Layout,
+    starts: Sequence[int],
+    taken: Clocks,
+    at_least: dict[int, Clocks],
+    *,
+    ended: Clocks,
+    ready: Clocks,
+    group: int,
+) -> tuple[dict[int, Clocks], dict[int, Clocks]]:
+    """As `_streams`, of one stream whose ranks always meet with the same `group` of neighbours: no walk over the runs.
+
+    With P the time of all runs and gaps before a run, it starts at P + max(c - P) over the runs so far, where c is what
+    else each of them waits for. Where ranks meet, a group goes on with its last: its start is that of the meeting
+    before plus the longest that one of its ranks has in between, or what the largest c of one of them says, whichever
+    is later, which is a recurrence of the same form.
+    """
+    import numpy as np
+
+    shape = taken.shape[1], taken.shape[2] // group, group
+    gaps = np.array(laid.gaps_ns, np.int64)[list(starts)][:, None, None]
+    run_of = {number: run for run, number in enumerate(starts)}
+    waited = ready[[laid.launched[number] for number in starts]]
+    waited[0] = np.maximum(waited[0], laid.busy_ns + gaps[0])
+    if laid.gates:
+        gated = [run_of[number] for number in laid.gates]
+        waited[gated] = np.maximum(waited[gated], ended[list(laid.gates.values())])
+    for run, ns in at_least.items():
+        if run + 1 < len(starts):
+            waited[run + 1] = np.maximum(waited[run + 1], ns + gaps[run + 1])
+    before = np.cumsum(taken + np.concatenate([gaps[1:], gaps[:1]]), axis=0)
+    before = np.concatenate([np.zeros_like(before[:1]), before[:-1]])
+    meets = sorted(laid.meets)
+    meetings = np.array([run_of[number] for number in meets])
+    lead, behind = waited - before, meetings[-1] + 1 < len(starts)
+    segments = np.concatenate([[0], meetings + 1])[: len(meetings) + behind]
+    most = np.maximum.reduceat(lead, segments)  # between two meetings, the second included
+    bound = (before[meetings] + most[: len(meetings)]).reshape(-1, *shape).max(axis=3)
+    apart = np.diff(before[meetings], axis=0, prepend=before[meetings[:1]]).reshape(-1, *shape).max(axis=3)
+    grown = np.cumsum(apart, axis=0)
+    met = (grown + np.maximum.accumulate(bound - grown, axis=0)).repeat(group, axis=2)
+    last = met[-1] - before[meetings[-1]]
+    free = (np.maximum(last, most[-1]) if behind else last) + before[-1] + taken[-1]
+    if len(starts) - 1 in at_least:
+        free = np.maximum(free, at_least[len(starts) - 1])
+    return {0: free}, dict(zip(meets, met, strict=True))
 
 
 def runs_of(laid: Layout) -> list[int]:
@@ -227,22 +282,26 @@ def runs_of(laid: Layout) -> list[int]:
 
 
 def _issued_late(
-    laid: Layout, sums: Clocks, durations: Clocks, ready: Clocks, starts: Sequence[int], ends: Sequence[int]
+    laid: Layout,
+    sums: Clocks,
+    durations: Clocks,
+    ready: Clocks,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    speeds: Sequence[int],
 ) -> dict[int, Clocks]:
     """When a run ends at the earliest because of kernels in it, behind the first, that the host launches late; by run.
 
     Kernel k of a run that ends with kernel e may not start before ready_k: the run ends at ready_k + duration_k + the
     sum of what follows, or later. In a run of one replay all are ready with the first.
     """
-    import numpy as np
-
     bounds: dict[int, Clocks] = {}
     launched = laid.launched
     several = [run for run, number in enumerate(starts) if launched[number] != launched[ends[run] - 1]]
     if not several:
         return bounds
-    lead = ready[launched] + durations - sums
     for run in several:
-        number, end = starts[run], ends[run]
-        bounds[run] = np.max(lead[number + 1 : end], axis=0) + sums[end - 1]
+        inside = slice(starts[run] + 1, ends[run])
+        lead = ready[launched[inside]] + (durations[inside] - sums[inside])[:, speeds]
+        bounds[run] = lead.max(axis=0) + sums[ends[run] - 1][speeds]
     return bounds

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scenarios.ops.catalogue import family_of, kind_of, op_type_of, work_of
 from scenarios.ops.op_kind import HostClass
@@ -141,7 +141,7 @@ def _nominal(
     work = work_of(op)
     time = scaled(pricing(work, hw, code, resident, captured), device_scale)
     extra = 0.0 if hw.profile.device == "cpu" else extra_sigma(work, hw.profile.name)
-    return replace(time, extra_sigma=extra) if extra else time
+    return KernelTime(*(*_fields_before_sigma(time), extra, time.variant)) if extra else time
 
 
 def _scheduled_nowhere(op: Op) -> Op:
@@ -149,7 +149,9 @@ def _scheduled_nowhere(op: Op) -> Op:
     return Op(op.kind, "", op.inputs, op.outputs, op.attrs, op.op_type, parts=op.parts, expert=op.expert)
 
 
-#: All of a KernelTime but its duration, which comes first: `replace` would cost more than all else in a plan of ranks.
+#: All of a KernelTime but its duration, which comes first, and all before its two last: `replace` would cost more than
+#: all else in a plan of ranks, and as much as pricing a kernel.
+_fields_before_sigma: Callable[[KernelTime], tuple[Any, ...]] = attrgetter(*(f.name for f in fields(KernelTime)[:-2]))
 _fields_after_duration = attrgetter(*(f.name for f in fields(KernelTime)[1:]))
 
 

@@ -18,7 +18,7 @@ from sim.predict.pipeline_steps import behind_ranks
 from sim.predict.predict import forbidden
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case, program_of
-from sim.step import engine, fluid, lengths, ranks
+from sim.step import engine, fluid, kernel_times, lengths, ranks
 from sim.step.host import make_plans
 from sim.step.layout import Layout, layout
 from sim.step.ranks import Variant
@@ -63,6 +63,8 @@ def test_every_what_if_of_one_rank_is_as_long_as_simpy_says() -> None:
             assert fluid.end_ns(laid) == schedule.end_ns
             if not laid.several_streams:
                 assert lengths.length_ns(laid) == schedule.end_ns
+                times = kernel_times.of_one_rank(laid, schedule.end_ns)
+                assert list(zip(times.starts, times.ends, strict=True)) == schedule.kernels
             played, contended = played + 1, contended + laid.several_streams
     assert played > 40
     assert contended > 5
@@ -91,6 +93,12 @@ def test_all_variants_of_ranks_are_those_of_their_plans(of: Scenario, conditions
     assert laid is not None
     plans = make_plans(laid_program, NOISY, once)
     assert lengths.lengths_of_ranks_ns(laid, VARIANTS) == ranks.totals_ns(plans, VARIANTS)
+    walk = lengths.walk_of_ranks(laid, VARIANTS)
+    assert walk is not None
+    if not laid.several_streams:
+        times, schedule = kernel_times.of_first_rank(laid, walk), ranks.times(plans)[0]
+        assert list(zip(times.starts, times.ends, strict=True)) == schedule.kernels
+        assert {number: times.arrivals[number] for number in schedule.arrivals} == schedule.arrivals
 
 
 def test_a_queue_that_fills_up_is_walked_entry_by_entry() -> None:
