@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
@@ -51,6 +52,11 @@ def effective_graph(scenario: Scenario, batch: Batch) -> tuple[str, int]:
 
 def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
     """What is wrong between a scenario and its model: (field, what) pairs."""
+    return list(_problems_of(scenario, model))
+
+
+@lru_cache(maxsize=256)  # asked of a scenario, and of each of its steps
+def _problems_of(scenario: Scenario, model: Model) -> tuple[tuple[str, str], ...]:
     problems: list[tuple[str, str]] = []
     longest = scenario.longest_request_tokens
     if longest > model.max_position:
@@ -92,7 +98,7 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
             reason = f"needs {missing}" if missing else item.refuse(context)
             if reason:
                 problems.append((f"optimizations.{item.switch}", reason))
-    return problems
+    return tuple(problems)
 
 
 def _scatters(model: Model) -> bool:

@@ -20,8 +20,9 @@ MAX_CHUNKS = 16
 def mean_end_ns(scenario: Scenario, chunks: Sequence[Batch], ends: Iterable[Interval]) -> Interval:
     """Mean over the requests, which arrive together, of the end of the chunk that finishes their prefill, ns."""
     weighted = [0.0, 0.0, 0.0]
+    requests = {chunk: finished_requests(scenario, chunk) for chunk in dict.fromkeys(chunks)}
     for chunk, end in zip(chunks, ends, strict=True):
-        finished = finished_requests(scenario, chunk)
+        finished = requests[chunk]
         for i in range(3):
             weighted[i] += end[i] * finished
     value, low, high = (ns / scenario.workload.batch for ns in weighted)

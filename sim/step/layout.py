@@ -170,16 +170,19 @@ class _Columns:
             to.launched += [len(to.entries) - 1] * (block.repeat * len(items))
             self._kernels(block, items, [True] * len(items))
             gated = [n for n, item in enumerate(items) if kind_of(item.op).family == "attention"]
-            for layer in range(block.repeat if updated else 0):
-                for place in gated:
-                    self._update(block, layer, first + layer * len(items) + place)
+            if updated and gated:
+                self._update(block, [first + place for place in gated], len(items))
 
-    def _update(self, block: Block, layer: int, kernel: int) -> None:
-        """The parameter update that `kernel` waits for."""
-        jitter = self._pricer.update_jitter(block)[layer]
-        self._to.gates[kernel] = len(self._to.host_ns)
-        self._host(self._hw.host.attention_update_us * 1000 * jitter)
-        self._updates.append((block, layer))
+    def _update(self, block: Block, gated: list[int], apart: int) -> None:
+        """The parameter updates that attention kernels wait for. gated: those of the first layer; apart: from one layer
+        to the next."""
+        to, update_ns = self._to, self._hw.host.attention_update_us * 1000
+        jitter, each = self._pricer.update_jitter(block), len(gated)
+        numbers = [kernel + layer * apart for layer in range(block.repeat) for kernel in gated]
+        to.gates |= zip(numbers, range(len(to.host_ns), len(to.host_ns) + len(numbers)), strict=True)
+        to.host_ns += [update_ns * factor for factor in jitter for _ in gated]
+        to.host_classes += ["graph"] * len(numbers)
+        self._updates += [(block, layer) for layer in range(block.repeat) for _ in range(each)]
 
     def _kernels(self, block: Block, items: list[Priced], replayed: list[bool]) -> None:
         """The kernels of all repetitions of a block."""
