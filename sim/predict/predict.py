@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import fsum
 
 from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
@@ -18,10 +18,12 @@ from sim.predict.memory import DoesNotFit, Memory, cache_problems, memory_of, me
 from sim.predict.pipeline_steps import Pipeline, pipeline_of, rows_of
 from sim.predict.pipeline_timeline import Shown, shown
 from sim.predict.speculation import Speculation, yielded_tokens
+from sim.predict.step_columns import step_time_in
 from sim.predict.steps import (
     Case,
     in_flight,
     interval_ns,
+    kernel_times_of,
     pipe_of,
     plans_of,
     program_of,
@@ -64,28 +66,57 @@ class ColdStart:
     break_even_steps: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prediction:
     """The answer for one scenario: the reported step in full, the metrics of a request, memory and cold start.
 
-    The step is rank 0's. waits_ns: how long it waited in collectives, by the rank that came last. pipeline: None where
-    the model is not split in depth. speculation: None where there is none.
+    The step is rank 0's. pipeline: None where the model is not split in depth. What has an object for each kernel, and
+    what only reports ask for, is made when it is asked for.
     """
 
     case: Case
     batch: Batch
     graph: str
-    program: Program
-    plan: Plan
-    timeline: Timeline
-    step: StepTime
-    waits_ns: dict[int, int]
     sensitivity: Sensitivity
     metrics: dict[str, Metric]
     memory: Memory
-    cold_start: ColdStart
     pipeline: Pipeline | None = None
-    speculation: Speculation | None = None
+
+    @cached_property
+    def step(self) -> StepTime:
+        """The parts of the step, from its columns where these say when its kernels run."""
+        known = kernel_times_of(self.case, self.batch)
+        return step_time(self.timeline) if known is None else step_time_in(*known)
+
+    @cached_property
+    def _shown(self) -> Shown:
+        return _shown(self.case, self.batch)
+
+    @property
+    def program(self) -> Program:
+        return self._shown.program
+
+    @property
+    def plan(self) -> Plan:
+        return self._shown.plan
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return on_device(self._shown.timeline, self.case.hardware.profile.device.upper())
+
+    @cached_property
+    def waits_ns(self) -> dict[int, int]:
+        """How long rank 0 waited in collectives, by the rank that came last."""
+        return self._shown.waits_ns
+
+    @cached_property
+    def cold_start(self) -> ColdStart:
+        return cold_start(self.case)
+
+    @cached_property
+    def speculation(self) -> Speculation | None:
+        """The decode step with and without drafts, None where there are none."""
+        return _speculation(self.case)
 
 
 def predict(case: Case) -> Prediction:
@@ -96,23 +127,14 @@ def predict(case: Case) -> Prediction:
     memory = memory_of(case.scenario, case.model, case.hardware)
     refuse_overflow(case.hardware.name, memory)
     batch = reported_batch(case.scenario)
-    shown = _shown(case, batch)
-    schedule = on_device(shown.timeline, case.hardware.profile.device.upper())
     return Prediction(
         case=case,
         batch=batch,
         graph=effective_graph(case.scenario, in_flight(case, batch)[0])[0],
-        program=shown.program,
-        plan=shown.plan,
-        timeline=schedule,
-        step=step_time(schedule),
-        waits_ns=shown.waits_ns,
         sensitivity=sensitivity_of(case, batch),
-        metrics=metrics_in(case, memory),
+        metrics=_metrics(case, memory),
         memory=memory,
-        cold_start=cold_start(case),
         pipeline=_pipeline(case, batch),
-        speculation=_speculation(case),
     )
 
 
@@ -144,7 +166,7 @@ def _speculation(case: Case) -> Speculation | None:
     return Speculation.of(config, verify, whole - verify, interval_ns(plain, decode_batch(plain.scenario))[0])
 
 
-def metrics_in(case: Case, memory: Memory) -> dict[str, Metric]:
+def _metrics(case: Case, memory: Memory) -> dict[str, Metric]:
     """TTFT, TPOT and what follows from them.
 
     TTFT: mean over the requests, which arrive together, from arrival to the end of the chunk that finishes their

@@ -10,11 +10,12 @@ from scenarios.batches import reported_batch
 from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from scenarios.trace import trace_text
+from sim.predict import steps
 from sim.predict.explain import advise, diagnose
 from sim.predict.gains import gains_of
 from sim.predict.predict import cold_start, predict
 from sim.predict.result import run_result
-from sim.predict.steps import Case, layout_of, plans_of, program_of, rank_schedules, sensitivity_of
+from sim.predict.steps import Case, plans_of, program_of, rank_schedules
 from sim.step import engine, ranks
 from sim.step.host import make_plans
 from tests.scenarios.making import scenario
@@ -33,8 +34,8 @@ def case(ranks_: int, **settings: object) -> Case:
 
 def answer(item: Case) -> str:
     """All that `whatif run` writes, the trace included."""
-    for memory in (program_of, layout_of, sensitivity_of, cold_start):
-        memory.cache_clear()
+    for memory in (*vars(steps).values(), cold_start):
+        getattr(memory, "cache_clear", lambda: None)()
     prediction = predict(item)
     gains = gains_of(item)
     result = run_result(prediction, diagnose(prediction), gains, advise(prediction, gains), "folded")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scenarios.loader import load_scenario
+from scenarios.timeline import step_time
 from sim.predict.brief import brief
 from sim.predict.explain import diagnose
 from sim.predict.predict import check, predict
@@ -30,9 +31,9 @@ def test_a_brief_says_what_the_whole_prediction_says(case: tuple[str, ...], monk
     name, *sets = case
     of = case_of(load_scenario(name, sets)) if "pp2" in name else shorter(name, 4, *sets)
     prediction = predict(of)
-    wanted = prediction.metrics, prediction.step, prediction.memory, diagnose(prediction).name
+    wanted = prediction.metrics, step_time(prediction.timeline), prediction.memory, diagnose(prediction).name
     if CASES[case] == "columns":
-        monkeypatch.setattr("sim.predict.brief.predict", None)
+        monkeypatch.setattr("sim.predict.predict._shown", None)
     short = brief(of)
     assert (short.metrics, short.step, short.memory, short.bottleneck) == wanted
 
@@ -42,7 +43,7 @@ def test_the_brief_of_every_what_if_is_that_of_its_prediction() -> None:
     for case in what_ifs(shorter("qwen3_32b_tp16_decode", 2, "workload.batch=4")):
         if not check(case):
             prediction, short = predict(case), brief(case)
-            assert (short.step, short.bottleneck) == (prediction.step, diagnose(prediction).name)
+            assert (short.step, short.bottleneck) == (step_time(prediction.timeline), diagnose(prediction).name)
             assert short.metrics == prediction.metrics
             compared += 1
     assert compared > 20

@@ -19,7 +19,7 @@ from sim.kernel.time import KernelTime
 from sim.predict.explain import Diagnosis, advise, diagnose, kernel_rows
 from sim.predict.gains import gains_of
 from sim.predict.predict import Prediction, predict
-from sim.predict.steps import Case, plans_of, sensitivity_of
+from sim.predict.steps import Case, plans_of
 from sim.step.plan import Launch
 from sim.step.schedule import launches
 from tests.scenarios.making import TINY, bare, scenario
@@ -121,22 +121,21 @@ def test_the_evidence_is_one_sentence_without_a_gap(graph: str) -> None:
 
 # ---- who is waited for ----
 
-#: Nothing varies from rank to rank but when each starts.
-LATE = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0)
-
 
 def waiting(monkeypatch: pytest.MonkeyPatch, *late_us: int) -> Prediction:
     """A captured step of as many ranks as numbers, each of which starts that much later than it could. Its kernels are
     those of torch: layers of fewer kernels are shorter than an update of attention's parameters, for which the late
     rank would then be late again."""
-    monkeypatch.setattr("sim.step.host.late_ns", lambda *_: tuple(1000 * us for us in late_us))
-    sensitivity_of.cache_clear()
+    for room in ("host", "layout"):
+        monkeypatch.setattr(f"sim.step.{room}.late_ns", lambda *_: tuple(1000 * us for us in late_us))
+    # Nothing varies from rank to rank but when each starts. A chip of its own: steps of one are remembered.
+    late = hardware("atlas_a3_die", kernel__jitter_sigma=0.0, host__rank_skew_us=1.0)
     ranks = len(late_us)
     result = scenario(
         model="Qwen3-8B", workload__batch=4, optimizations__graph="aclgraph", engine__tensor_parallel_size=ranks,
         engine__stack="torch",
     )  # fmt: skip
-    return predicted(result, shard(QWEN3_8B, ranks), LATE)
+    return predicted(result, shard(QWEN3_8B, ranks), late)
 
 
 def test_one_late_rank_is_named_with_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +191,8 @@ def test_what_is_said_of_waits(
         communication_wait_ns=1000 * sum(waits_us.values()),
     )
     waits = {rank: 1000 * us for rank, us in waits_us.items()}
-    diagnosis = diagnose(replace(result, step=step, waits_ns=waits))
+    vars(result).update(step=step, waits_ns=waits)
+    diagnosis = diagnose(result)
     assert diagnosis.name == "communication-bound"
     assert diagnosis.evidence.endswith(f"in collectives that nothing hides; {said}")
 
