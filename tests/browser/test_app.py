@@ -133,7 +133,9 @@ def test_a_folder_is_dropped_and_its_model_compared_by_name(
     page.get_by_role("link", name="Compare", exact=True).click()
     page.wait_for_selector('h1:has-text("Compare")')
     settled(page)
-    page.get_by_role("button", name="Your files").click()
+    button = page.get_by_role("button", name="Your files")
+    assert button.bounding_box()["x"] > 1280 / 2, "it stands at the right, next to the languages"
+    button.click()
     page.locator('[data-testid="stPopoverBody"] input[webkitdirectory]').set_input_files(str(folder))
     page.locator('[data-testid="stPopoverBody"]').get_by_text("My-Model", exact=True).wait_for()
     settled(page)
