@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from scenarios.lowering.prepare import prepare_paged
 from scenarios.models.forms import AttentionForm
+from scenarios.models.model import Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers, of_kind, replace_runs
@@ -209,12 +210,18 @@ def _has_norms_and_one_scale(context: Context) -> str | None:
     return None
 
 
-def _no_latent_rows(context: Context) -> str | None:
-    if any(one.shared_kv for one in (context.model, *context.model.kinds)):
-        return f"{context.model.name} has one row for keys and values, and no fused call reads it in INT8"
-    if context.model.latent and context.scenario.optimizations.kv.dtype == "int8":
-        return f"{context.model.name} keeps latent rows, and those are not modelled in INT8"
+def no_int8_cache(model: Model) -> str | None:
+    """Why a model's cache cannot be INT8, None where it can."""
+    kinds = (model, *model.kinds)
+    if any(one.shared_kv for one in kinds):
+        return f"{model.name} has one row for keys and values, and no fused call reads it in INT8"
+    if any(one.latent for one in kinds):
+        return f"{model.name} keeps latent rows, and those are not modelled in INT8"
     return None
+
+
+def _no_int8_cache(context: Context) -> str | None:
+    return no_int8_cache(context.model)
 
 
 LAYOUT = Pass(
@@ -245,7 +252,7 @@ DTYPE = Pass(
     on="int8",
     rewrite=quantise_cache,
     needs=(("fusion.attention", (True,)),),
-    refuse=_no_latent_rows,
+    refuse=_no_int8_cache,
     rewrites="16-bit keys and values -> INT8 with scales",
     saves="half the KV bytes: traffic and capacity",
     costs="quantise before the write, dequantise inside attention, scales, some quality",

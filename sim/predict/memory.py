@@ -9,6 +9,7 @@ from scenarios.batches import capture_sizes, largest_chunk_tokens
 from scenarios.lowering.stages import stage_model
 from scenarios.models.model import Model
 from scenarios.ops.program import DTYPE_BITS
+from scenarios.passes.kv import no_int8_cache
 from scenarios.passes.switches import activation_dtype
 from scenarios.schema import KvCache, Scenario
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
@@ -270,7 +271,8 @@ def _memory_of_rank(scenario: Scenario, model: Model, hw: HardwareProfile) -> Me
     mine = _capacity(scenario, model, kv, room)
     _, shared = reserved_tokens(scenario, kv)
     held = mine.request_bytes * scenario.workload.batch + shared * mine.bytes_per_token
-    variants = (("contiguous", "auto"), ("paged", "auto"), ("contiguous", "int8"), ("paged", "int8"))
+    dtypes = ("auto",) if no_int8_cache(model) else ("auto", "int8")
+    variants = tuple((layout, dtype) for dtype in dtypes for layout in ("contiguous", "paged"))
     others = tuple(
         _capacity(scenario, model, kv.model_copy(update={"layout": layout, "dtype": dtype}), room)
         for layout, dtype in variants

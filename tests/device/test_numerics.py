@@ -15,8 +15,8 @@ def test_every_family_that_ships_has_a_small_variant() -> None:
     }
     assert {m.model_type for m in small} == {load_model(name).model_type for name in model_names()}
     assert {m.model_type for m in small if m.experts} == {
-        "PanguProMoE", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe", "gpt_oss", "kimi_k2",
-        "qwen3_5_moe_text", "qwen3_moe",
+        "PanguProMoE", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm4_moe", "gpt_oss",
+        "kimi_k2", "qwen3_5_moe_text", "qwen3_moe",
     }  # fmt: skip
     assert {m.model_type for m in small if m.latent} == {
         "deepseek_v2",

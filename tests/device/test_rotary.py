@@ -59,7 +59,7 @@ def test_llama_3_1_by_hand() -> None:
 
 def test_the_shipped_models_say_which_angles_they_have() -> None:
     kinds = {name: rope_scaling.kind for name in model_names() if (rope_scaling := load_model(name).rope_scaling)}
-    yarn = ("DeepSeek-R1", "DeepSeek-V3", "DeepSeek-V3.2", "Kimi-K2", "gpt-oss-20b")
+    yarn = ("DeepSeek-R1", "DeepSeek-V3", "DeepSeek-V3.2", "DeepSeek-V4-Flash", "Kimi-K2", "gpt-oss-20b")
     llama3 = ("Llama-3.1-8B", "Llama-3.1-70B")
     assert kinds == {**dict.fromkeys(yarn, "yarn"), **dict.fromkeys(llama3, "llama3")}
 
