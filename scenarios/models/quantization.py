@@ -78,7 +78,7 @@ def _experts_apart(stored: Stored, experts: object) -> Stored:
     if experts is None or (experts == "fp8" and stored.nearest == "w8a8"):
         return stored
     if experts == "fp4" and stored.nearest == "w8a8":
-        return _near(f"FP4 experts, and {stored.what} for the rest, which is in 4 bits here", 4, 8)
+        return _near(f"FP4 experts, the rest {stored.what}, here in 4 bits too", 4, 8)
     raise UnknownFormat(f"expert_dtype {shown(experts)} with {stored.what} has no near `optimizations.weights`")
 
 

@@ -15,7 +15,7 @@ from sim.imported.kernels import MeasuredKernel, in_step, kernels_of
 from sim.imported.names import short_name
 from sim.imported.parts import parts_of
 from sim.imported.ranks import Waits
-from sim.predict.shares import Name, bottleneck_of, by_name, in_shares, shares_of
+from sim.predict.shares import Name, bottleneck_of, by_name, mixed_evidence, shares_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,7 @@ def diagnose_step(
         limits_us={limit: ns / 1000 for limit, ns in by_name(parts).items()},
         shares=shares_of(parts, time.total_ns),
         name=name,
-        evidence=evidence[0]
-        if name != "mixed"
-        else f"no part stands out ({in_shares(parts, time.total_ns)}): {'; '.join(evidence[:2])}",
+        evidence=evidence[0] if name != "mixed" else mixed_evidence(evidence[:2], parts, time.total_ns),
         launches=len(set(launched[launched >= 0].tolist())),
         kernel_count=sum(k.count for k in kernels),
         collective_count=len(in_step(capture, step, Kind.COLLECTIVE)),

@@ -19,7 +19,7 @@ from sim.predict.parts import parts_of
 from sim.predict.pipeline_steps import Pipeline
 from sim.predict.predict import Prediction, check
 from sim.predict.ratios import step_ratio
-from sim.predict.shares import Name, bottleneck_of, in_shares, shares_of
+from sim.predict.shares import Name, bottleneck_of, mixed_evidence, shares_of
 from sim.predict.steps import step_ns
 from sim.step.plan import Issue, Launch, Replay
 from sim.step.schedule import launches
@@ -127,9 +127,9 @@ def diagnose(prediction: Prediction) -> Diagnosis:
     calls = sum(isinstance(step, Issue | Replay) for step in prediction.plan.steps)
     parts = parts_of(prediction, kernels)
     name, made_of = bottleneck_of(parts, prediction.step.total_ns)
-    evidence = "; ".join(_evidence(one, prediction, limits, rows, calls, busy) for one in made_of[:2])
+    evidence, *others = (_evidence(one, prediction, limits, rows, calls, busy) for one in made_of[:2])
     if name == "mixed":
-        evidence = f"no part stands out ({in_shares(parts, prediction.step.total_ns)}): {evidence}"
+        evidence = mixed_evidence([evidence, *others], parts, prediction.step.total_ns)
     return Diagnosis(
         name,
         spoken(evidence, prediction.case.hardware.profile.device),

@@ -6,7 +6,7 @@ step whose device idles for 98 % of it is not bound by its few kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 Part = Literal[
@@ -61,6 +61,12 @@ def in_shares(parts_ns: Mapping[Part, float], total_ns: int) -> str:
     """The largest bottlenecks of a mixed step with their shares."""
     said = ", ".join(f"{name} {ns / max(1, total_ns):.0%}" for name, ns in list(by_name(parts_ns).items())[:3])
     return f"{said} of the step"
+
+
+def mixed_evidence(evidence: Sequence[str], parts_ns: Mapping[Part, float], total_ns: int) -> str:
+    """What a mixed step is made of. evidence: of each of its names; what two of them say stands once."""
+    said = list(dict.fromkeys(clause for one in evidence for clause in one.split("; ")))
+    return f"no part stands out ({in_shares(parts_ns, total_ns)}): {'; '.join(said)}"
 
 
 def by_name(parts: Mapping[Part, float]) -> dict[Name, float]:

@@ -123,7 +123,8 @@ def _metrics(result: dict[str, Any]) -> RenderableType:
         table.add_column(style=style)
     requests = result["scenario"]["workload"]["batch"]
     whose = "one request alone" if requests == 1 else f"mean of {requests:,} at once"
-    ttft = Text.assemble(shown("ttft_ms", "ms", 2), (f", {whose}", "not bold dim"))
+    digits = 2 if result["metrics"]["ttft_ms"]["value"] < 10_000 else 0
+    ttft = Text.assemble(shown("ttft_ms", "ms", digits), (f", {whose}", "not bold dim"))
     table.add_row("TPOT", shown("tpot_ms", "ms", 2), "TTFT", ttft)
     table.add_row("decoding", shown("decode_throughput", "tokens/s", 0), "E2EL", shown("e2el_ms", "ms", 0))
     table.add_row(

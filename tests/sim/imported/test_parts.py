@@ -11,7 +11,7 @@ from scenarios.profile.read import read_captures
 from sim.imported.names import short_name
 from sim.imported.replayed import replayed
 from sim.imported.result import import_result
-from sim.predict.shares import bottleneck_of, shares_of
+from sim.predict.shares import bottleneck_of, mixed_evidence, shares_of
 from tests.scenarios.profile import cuda, making
 
 
@@ -76,6 +76,15 @@ def test_waiting_for_other_ranks_is_communication_and_not_the_host(tmp_path: Pat
 def test_the_bottleneck_is_the_largest_part_or_mixed(parts: dict[Any, float], name: str) -> None:
     assert bottleneck_of(parts, 100)[0] == name
     assert sum(shares_of(parts, 100).values()) == pytest.approx(1)
+
+
+def test_what_two_parts_of_a_mixed_step_say_alike_stands_once() -> None:
+    said = mixed_evidence(
+        ["a; idle for 7%", "b; c; idle for 7%"], {"computing: HBM": 40, "computing: vector": 38, "queued": 22}, 100
+    )
+    assert (
+        said == "no part stands out (HBM-bound 40%, vector-bound 38%, idle-bound 22% of the step): a; idle for 7%; b; c"
+    )
 
 
 def test_all_that_is_said_of_a_step_starts_from_the_step_that_is_printed(tmp_path: Path) -> None:
