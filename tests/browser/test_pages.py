@@ -14,6 +14,7 @@ from app_pages.learn import texts as learn
 from app_pages.learn.fusion import experiment as fusion
 from app_pages.learn.lesson import HARDWARE, MODEL
 from app_pages.learn.lessons import LESSONS
+from app_pages.learn.tiles.experiment import rows_on_each_core
 from app_pages.parts import formats, profiles
 from app_pages.parts.formats import number
 from app_pages.parts.texts import LANGUAGES, Language, speaker
@@ -73,6 +74,29 @@ def test_every_lesson_opens_with_its_charts(page: Any, address: str, shoot: Any)
             assert all(box["height"] > 60 for box in _charts(page)), name
             assert cut_text(page) == [], name
             shoot(page, f"learn-{name}-{language}")
+
+
+def test_the_lessons_lead_on_and_back_and_to_the_lab(page: Any, address: str) -> None:
+    names = list(LESSONS)
+    page.set_viewport_size({"width": 1280, "height": 1000})
+    page.goto(address)
+    speak(page, "zh")
+    open_lesson(page, names[0], "zh")
+    for name, way in [(name, "forward") for name in names[1:]] + [(name, "back") for name in names[-2::-1]]:
+        heading = speaker(LESSONS[name][1], "zh")("title")
+        links = page.locator('[data-testid="stMain"] [data-testid="stPageLink"] a').filter(has_text=heading)
+        links.filter(visible=True).last.click()  # Streamlit keeps a second one of each, hidden
+        page.wait_for_function("(text) => document.querySelector('h1.wi-title')?.textContent === text", arg=heading)
+        settled(page)
+        assert f"/learn_{name}" in page.url, way
+        assert "lang=zh" in page.url, way
+        assert page.locator(FAILED).all_text_contents() == [], name
+    open_lesson(page, "tiles", "zh")
+    page.get_by_role("link", name=speaker(learn.TEXTS, "zh")("in_lab")).click()
+    tokens = rows_on_each_core(8).scenario.workload.input_tokens
+    page.wait_for_url(f"**workload.input_tokens={tokens}*")
+    settled(page)
+    assert page.locator(FAILED).all_text_contents() == []
 
 
 def test_matrices_and_block_tables_are_read_on_a_phone(page: Any, address: str) -> None:
