@@ -60,6 +60,18 @@ def test_nothing_is_cut_and_no_line_is_too_long(answer: Answer, scenario: str, c
 STEPS = [name for name in shipped_names() if load_scenario(name).scenario.workload.traffic is None]
 
 
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_readme_shows_what_is_printed(answer: Answer, root: Path, name: str) -> None:
+    printed = lines(drawn(print_run, answer("qwen3_8b_decode"), 112))
+    text = (root / name).read_text(encoding="utf-8")
+    block = text[text.index("    qwen3_8b_decode  ") : text.index("| kernels: " if name == "README.md" else "以上数字")]
+    shown = [
+        line.removeprefix("    ") for line in block.splitlines() if line.startswith("    ") and line.strip() != "..."
+    ]
+    assert len(shown) >= 15
+    assert [line for line in shown if line not in printed] == []
+
+
 @pytest.mark.parametrize("columns", [80, 132])
 @pytest.mark.parametrize("scenario", STEPS)
 def test_the_first_screen_answers_the_questions(answer: Answer, scenario: str, columns: int) -> None:
