@@ -58,13 +58,14 @@ def problems_of(scenario: Scenario, model: Model) -> list[tuple[str, str]]:
 @lru_cache(maxsize=256)  # asked of a scenario, and of each of its steps
 def _problems_of(scenario: Scenario, model: Model) -> tuple[tuple[str, str], ...]:
     problems: list[tuple[str, str]] = []
-    longest = scenario.longest_request_tokens
-    if longest > model.max_position:
+    longest, refused = scenario.longest_request_tokens, not scenario.engine.allow_long_max_model_len
+    positions = f"the {model.max_position} positions of {model.name} (engine.allow_long_max_model_len)"
+    if refused and longest > model.max_position:
         where = "engine.max_model_len" if scenario.engine.max_model_len else "workload.input_tokens"
-        problems.append((where, f"{longest} tokens are more than the {model.max_position} positions of {model.name}"))
+        problems.append((where, f"{longest} tokens are more than {positions}"))
     last = scenario.decode_context_tokens + scenario.engine.query_tokens
-    if scenario.workload.phase != "prefill" and last > model.max_position:
-        problems.append(("workload.context_tokens", f"longer than the {model.max_position} positions of {model.name}"))
+    if refused and scenario.workload.phase != "prefill" and last > model.max_position:
+        problems.append(("workload.context_tokens", f"longer than {positions}"))
     if scenario.workload.expert_skew and not model.experts:
         problems.append(("workload.expert_skew", f"has no effect: {model.name} has no experts"))
     if scenario.engine.hccl_op_expansion_mode != "auto" and model.cards == 1:

@@ -35,7 +35,8 @@ def _remove(document: dict[str, Any], path: list[str]) -> None:
 #: What a row of the reference says in columns of its own, and what only decides whether a deployment fits.
 _NOT_IN_ROWS = (
     "tensor_parallel_size", "data_parallel_size", "enable_expert_parallel", "max_num_seqs", "max_num_batched_tokens",
-    "max_model_len", "gpu_memory_utilization", "profile", "async_scheduling", *ONLY_WITH_TRAFFIC,
+    "max_model_len", "allow_long_max_model_len", "gpu_memory_utilization", "profile", "async_scheduling",
+    *ONLY_WITH_TRAFFIC,
 )  # fmt: skip
 
 

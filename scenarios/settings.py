@@ -65,6 +65,7 @@ class Engine(Part):
             "scheduling_policy",
             "preemption",
             "scheduler_reserve_full_isl",
+            "allow_long_max_model_len",
             "speculative_config",
             "finegrained_tp_config",
             "router",
@@ -99,6 +100,9 @@ class Engine(Part):
     """Largest number of tokens in one step; longer prefills are cut into chunks of this size."""
     max_model_len: Tokens | None = None
     """Longest request, prompt and output, tokens. Default: input_tokens + output_tokens."""
+    allow_long_max_model_len: Switch | None = None
+    """Whether requests may be longer than the positions that the model was trained on (VLLM_ALLOW_LONG_MAX_MODEL_LEN;
+    the text that comes out may be of no use). Default: false, such a scenario is refused."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of HBM that weights, activations and the KV cache may take together (vLLM's name, also on an NPU)."""
     cudagraph_capture_sizes: Annotated[tuple[Batch, ...], Field(max_length=512)] | None = None
@@ -141,6 +145,11 @@ class Engine(Part):
     kv_pool: KvPool | None = None
     """KV beyond the cache, which prompts that start alike are loaded from (matters with workload.traffic and
     kv.prefix_sharing). Default: none."""
+
+    def positions(self, trained: int, longest: int) -> int:
+        """Positions that a request may take of a model trained on `trained` of them, where the longest asks for
+        `longest`."""
+        return max(trained, longest) if self.allow_long_max_model_len else trained
 
     @property
     def query_tokens(self) -> int:

@@ -151,6 +151,7 @@ _PLACED: dict[str, tuple[Control, ...]] = {
         _steps("engine.max_num_seqs", (*POWERS, 512, 1024)),
         _steps("engine.max_num_batched_tokens", LENGTHS[4:]),
         _choice("workload.sampling"),
+        _toggle("engine.allow_long_max_model_len"),
     ),
 }
 

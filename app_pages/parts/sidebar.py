@@ -117,7 +117,13 @@ def _values(question: Question) -> dict[str, object]:
         scenario = answers.loaded(question).scenario
     except ScenarioError:
         scenario = _nearest(question)
-    return {control.field: own.reference(value_of(scenario, control.field)) for control in CONTROLS}
+    return {control.field: _shown(scenario, control) for control in CONTROLS}
+
+
+def _shown(scenario: Scenario, control: Control) -> object:
+    """Where a widget stands for `scenario`; a switch that is not set is off."""
+    value = own.reference(value_of(scenario, control.field))
+    return bool(value) if control.widget == "toggle" else value
 
 
 def _nearest(question: Question) -> Scenario:
@@ -162,7 +168,7 @@ def _change() -> None:
         if value is None or value == before[control.field]:
             continue
         sets.pop(control.field, None)
-        if value != own.reference(value_of(ships, control.field)):
+        if value != _shown(ships, control):
             sets[control.field] = written(value)
     question = Question(asked.scenario, tuple(sorted(sets.items())))
     st.session_state[SHOWN] = question

@@ -9,7 +9,7 @@ import torch
 
 from device.operators.attention import by_distance, in_sight, visible_keys
 from device.run.kv_cache import KvTensors
-from device.run.runner import reads, rows_of
+from device.run.runner import read_tensor, reads, rows_of
 from device.run.windows import batches
 from device.step.rotary import angle_scale, frequencies
 from device.step.step import ALONE, Groups, Layout, Step
@@ -185,11 +185,11 @@ def _tables(program: Program, model: Model, place: Place, act: DType) -> dict[st
     for which, one in model.turns.items():
         each = frequencies(one)
         tables[f"inv_freq{which}"] = place.moved(each)
-        if reads(program, f"cos{which}_table"):
-            angles = torch.arange(model.max_position, dtype=torch.float32).unsqueeze(-1) * each
+        if table := read_tensor(program, f"cos{which}_table"):
+            angles = torch.arange(table.shape[0], dtype=torch.float32).unsqueeze(-1) * each
             angles, scale = torch.cat((angles, angles), -1), angle_scale(one)
-            for name, table in (("cos", angles.cos() * scale), ("sin", angles.sin() * scale)):
-                tables[f"{name}{which}_table"] = place.moved(table.to(place.dtypes[act]))
+            for name, values in (("cos", angles.cos() * scale), ("sin", angles.sin() * scale)):
+                tables[f"{name}{which}_table"] = place.moved(values.to(place.dtypes[act]))
     return tables
 
 

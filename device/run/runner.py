@@ -208,5 +208,10 @@ def rows_of(program: Program) -> int:
 
 def reads(program: Program, name: str) -> bool:
     """Whether an op of the program reads a value called `name`."""
+    return read_tensor(program, name) is not None
+
+
+def read_tensor(program: Program, name: str) -> Tensor | None:
+    """The value called `name` as an op of the program reads it; None where none does."""
     ops = (op for block in program.blocks for whole in block.ops for op in (whole, *whole.parts))
-    return any(tensor.name == name for op in ops for tensor in op.inputs)
+    return next((tensor for op in ops for tensor in op.inputs if tensor.name == name), None)

@@ -54,7 +54,7 @@ class Task:
     @property
     def longest_served(self) -> int:
         """The same, as far as the model's positions go."""
-        return min(self.longest, self.model.max_position)
+        return min(self.longest, self.scenario.engine.positions(self.model.max_position, self.longest))
 
     @property
     def openings(self) -> list[Request]:

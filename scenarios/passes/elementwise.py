@@ -14,6 +14,8 @@ ANGLE_CALLS = ("mul", "concat", "cos", "sin", "cast", "cast")
 
 def fuse_rope(program: Program, context: Context) -> Program:
     """Both rotations of a layer -> one call; the angles of a step -> two look-ups in tables made once."""
+    scenario = context.scenario
+    rows = scenario.engine.positions(context.model.max_position, scenario.longest_request_tokens)
 
     def rope(run: tuple[Op, ...]) -> tuple[Op, ...] | None:
         (q, cos), k = run[0].inputs, run[len(ROTATE_CALLS)].inputs[0]
@@ -26,7 +28,7 @@ def fuse_rope(program: Program, context: Context) -> Program:
         ops = []
         for cast, name in zip(run[4:], ("cos", "sin"), strict=True):
             width, which = cast.out.shape[-1], cast.out.name.removeprefix(name)
-            table = Tensor(f"{cast.out.name}_table", (context.model.max_position, width), cast.out.dtype, "table")
+            table = Tensor(f"{cast.out.name}_table", (rows, width), cast.out.dtype, "table")
             ops.append(Op("index_select", f"rotary{which}.{name}_lookup", (table, positions), (cast.out,)))
         return tuple(ops)
 

@@ -67,6 +67,7 @@ def deployed_of(row: ServingRow) -> Deployed | str:
             "output_tokens": row.output_tokens,
             "traffic": _traffic(row),
         },
+        "engine": {"allow_long_max_model_len": True},  # what was measured was run
     }
     try:
         loaded = load_text(json.dumps(base), row.id, row.settings)

@@ -40,6 +40,7 @@ def case_of_row(row: StepRow, hardware: str = "") -> Case | str:
                 "context_tokens": row.context,
             },
             "engine": {
+                "allow_long_max_model_len": True,  # what was measured was run
                 "max_num_seqs": max(256, row.batch),
                 "max_num_batched_tokens": max(8192, row.batch * row.query_len),
                 "tensor_parallel_size": row.tp,

@@ -52,7 +52,7 @@ def simulate(
     longest = scenario.engine.max_model_len or longest_tokens(load)
     router = scenario.engine.router or "round_robin"
     if prefill is not None or (router != "round_robin" and case.model.data_parallel > 1):
-        most = min(longest, case.model.max_position)
+        most = min(longest, scenario.engine.positions(case.model.max_position, longest))
         replicas = [_instance(case, prices, engine, longest, n) for n in range(case.model.data_parallel)]
         if prefill is None:
             return Fleet(load, replicas, router, most).run()
@@ -67,7 +67,7 @@ def simulate(
             cache=cache_of(scenario, capacity.kv_tokens, longest),
             prices=prices,
             engine=scheduled(case, engine),
-            max_model_len=min(longest, case.model.max_position),
+            max_model_len=min(longest, scenario.engine.positions(case.model.max_position, longest)),
             kv_bytes_per_token=capacity.bytes_per_token,
             drafts=drafts_of(scenario, replica),
             pool=pooled_kv(case, capacity),

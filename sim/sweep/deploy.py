@@ -120,6 +120,8 @@ def _switches(case: Case, version: Version) -> tuple[dict[str, str], dict[str, A
     """Optimisations as environment variables and as fields of --additional-config."""
     engine, optimizations = case.scenario.engine, case.scenario.optimizations
     environment = {"HCCL_OP_EXPANSION_MODE": "AIV", "TASK_QUEUE_ENABLE": str(engine.task_queue_enable)}
+    if engine.allow_long_max_model_len:
+        environment["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
     config: dict[str, Any] = {}
     wanted = {
         "VLLM_ASCEND_ENABLE_FLASHCOMM1": int(engine.sequence_parallel),

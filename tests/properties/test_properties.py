@@ -203,6 +203,8 @@ VALUES: dict[str, list[Any]] = {
 WITHOUT_EFFECT = {"description"}
 #: Moves the serving block or the TPOT in an engine, not the step: tests/sim/serving, tests/sim/predict/test_in_engine.
 SERVED = {"workload.traffic", "engine.profile", "engine.async_scheduling", "engine.scheduler_reserve_full_isl"}
+#: Lets a scenario be that would be refused, and moves no other: tests/scenarios/test_build.py.
+PERMISSIONS = {"engine.allow_long_max_model_len"}
 #: A value that says what is so anyway, on the base that it is tried on.
 SAME = [("optimizations.kv.dtype", "bf16"), ("engine.hccl_op_expansion_mode", "AIV"), ("engine.stack", "torchair")]
 
@@ -348,6 +350,9 @@ def test_every_knob_moves_the_answer_or_is_refused(
     if name in WITHOUT_EFFECT:
         assert result_of({**base_tree("eager", files), "description": "other"}) == answers["eager"]
         return
+    if name in PERMISSIONS:
+        assert result_of(with_value(base_tree("eager", files), path, True)) == answers["eager"]
+        return
     base = ACTS_ON.get(name, "eager")
     tree = base_tree(base, files)
     current: Any = Scenario.model_validate(tree)
@@ -369,7 +374,7 @@ def test_every_knob_moves_the_answer_or_is_refused(
 def test_the_lists_of_knobs_name_knobs() -> None:
     names = {".".join(path) for path, _ in leaves()}
     assert len(names) > 40
-    assert set(VALUES) | WITHOUT_EFFECT | set(ACTS_ON) | {name for name, _ in SAME} <= names
+    assert set(VALUES) | WITHOUT_EFFECT | PERMISSIONS | set(ACTS_ON) | {name for name, _ in SAME} <= names
 
 
 # ---- the same answer again ----

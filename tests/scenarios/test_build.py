@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from scenarios.batches import decode_batch, prefill_batches
+from scenarios.batches import decode_batch, prefill_batches, reported_batch
 from scenarios.build import build, problems_of
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
@@ -266,17 +266,29 @@ def test_a_request_longer_than_the_models_positions_is_refused() -> None:
     def where(**settings: object) -> list[tuple[str, str]]:
         return problems_of(scenario(**settings), TINY)
 
+    positions = "the 8192 positions of tiny (engine.allow_long_max_model_len)"
     assert where(workload__input_tokens=8191, workload__output_tokens=1) == []
     assert where(workload__input_tokens=8192, workload__output_tokens=1)[0] == (
         "workload.input_tokens",
-        "8193 tokens are more than the 8192 positions of tiny",
+        f"8193 tokens are more than {positions}",
     )
     assert where(engine__max_model_len=10_000)[0] == (
         "engine.max_model_len",
-        "10000 tokens are more than the 8192 positions of tiny",
+        f"10000 tokens are more than {positions}",
     )
-    assert ("workload.context_tokens", "longer than the 8192 positions of tiny") in where(workload__context_tokens=8192)
+    assert ("workload.context_tokens", f"longer than {positions}") in where(workload__context_tokens=8192)
     assert where(workload__context_tokens=8191) == []
+
+
+def test_an_engine_may_be_told_to_take_longer_requests() -> None:
+    """VLLM_ALLOW_LONG_MAX_MODEL_LEN: the same step, with a table of cosines for its last position."""
+    result = scenario(workload__context_tokens=9_999, engine__allow_long_max_model_len=True)
+    assert problems_of(result, TINY) == []
+    ops = [op for block in build(result, TINY, reported_batch(result)).blocks for op in block.ops]
+    rows = {tensor.name: tensor.shape[0] for op in ops for tensor in op.inputs if tensor.name.endswith("_table")}
+    assert rows["cos_table"] == rows["sin_table"] == 10_000
+    assert scenario(engine__allow_long_max_model_len=True).engine.positions(8192, 100) == 8192
+    assert scenario().engine.positions(8192, 10_000) == 8192
 
 
 def test_the_cache_has_room_for_a_context_longer_than_the_request() -> None:

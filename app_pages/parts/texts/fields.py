@@ -35,6 +35,7 @@ LABELS: Table = {
     "engine.all2all_backend": ("Exchange of experts' tokens", "专家 token 交换方式"),
     "engine.max_num_seqs": ("Most requests in a step", "每步最多请求数"),
     "engine.max_num_batched_tokens": ("Most tokens in a step", "每步最多 token 数"),
+    "engine.allow_long_max_model_len": ("Beyond the model's positions", "允许超过模型位置数"),
     **{f"optimizations.{item.switch}": item.label for item in PASSES},
 }
 
@@ -63,6 +64,9 @@ HELP_ZH: dict[str, str] = {
     "engine.all2all_backend": "token 如何到达其他卡上的专家：发过去，或每卡看到全部 token 再归约。",
     "engine.max_num_seqs": "一步中最多的请求数。",
     "engine.max_num_batched_tokens": "一步中最多的 token 数；更长的预填充按此切块。",
+    "engine.allow_long_max_model_len": (
+        "请求可否长于模型训练时的位置数（VLLM_ALLOW_LONG_MAX_MODEL_LEN；生成的文本可能无用）。默认拒绝。"
+    ),
     **{f"optimizations.{item.switch}": item.help[1] for item in PASSES},
 }
 

@@ -87,8 +87,14 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         rf"a mixed step needs workload\.batch of at least {_N}, for a prefill and a decode, got {_N}",
         r"混合步的 workload.batch 至少为 \1（一个预填充加一个解码），现为 \2",
     ),
-    (rf"{_N} tokens are more than the {_N} positions of {_W}", r"\1 个 token 超过 \3 的 \2 个位置"),
-    (rf"longer than the {_N} positions of {_W}", r"超过 \2 的 \1 个位置"),
+    (
+        rf"{_N} tokens are more than the {_N} positions of {_W} \((engine\.allow_long_max_model_len)\)",
+        r"\1 个 token 超过 \3 的 \2 个位置（\4）",
+    ),
+    (
+        rf"longer than the {_N} positions of {_W} \((engine\.allow_long_max_model_len)\)",
+        r"超过 \2 的 \1 个位置（\3）",
+    ),
     (
         rf"the prefill of {_N} prompt tokens in steps of max_num_batched_tokens {_N} takes {_N} steps, more than {_N}: "
         rf"at least {_N} tokens a step are needed",

@@ -164,6 +164,15 @@ def test_a_flag_that_moved_is_where_its_version_reads_it() -> None:
     assert json.loads(new[new.index("--compilation-config") + 1])["cudagraph_mode"] == "FULL_DECODE_ONLY"
 
 
+def test_longer_requests_than_the_model_has_positions_are_a_variable_of_the_command() -> None:
+    case = deployed(engine__max_model_len=50_000, engine__allow_long_max_model_len=True)
+    for version in ("0.18", "0.23"):
+        given = words(case, version)
+        assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1" in given
+        assert given[given.index("--max-model-len") + 1] == "50000"
+    assert not any(word.startswith("VLLM_ALLOW") for word in words(deployed(), "0.23"))
+
+
 def test_products_that_replicas_share_are_in_the_command() -> None:
     shared = {"lmhead_tensor_parallel_size": 8}
     case = deployed(engine__finegrained_tp_config=shared)
