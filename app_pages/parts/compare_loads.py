@@ -12,6 +12,7 @@ from app_pages.parts.page import Figure, figures, quiet, section, sentence, show
 from app_pages.parts.texts import Say
 from app_pages.parts.texts.captures import translated
 from app_pages.parts.texts.compare import TEXTS
+from sim.compare.loads import distinguishable
 
 _METRICS = ("ttft_ms", "tpot_ms", "e2el_ms", "output_throughput")
 
@@ -35,11 +36,16 @@ def _numbers(serving: dict[str, Any], say: Say) -> None:
     e2el = load["metrics"]["e2el_ms"]
     ratio = e2el["a"] / e2el["b"]
     words = say("as_fast") if not load["causes"] else say("faster" if ratio > 1 else "slower")
+    ends, told = "", ""
+    if load["causes"] and e2el["low"] is not None:
+        low, high = sorted((1 / e2el["high"], 1 / e2el["low"])) if ratio > 1 else (e2el["low"], e2el["high"])
+        ends = say("ratio_interval", ends=formats.interval(f"{low:.2f}", f"{high:.2f}"))
+        told = "" if distinguishable(e2el) else say("not_distinguishable")
     figures(
         [
             Figure(say("request_of", side="A"), formats.number(e2el["a"]), "ms", _named(load)),
             Figure(say("request_of", side="B"), formats.number(e2el["b"]), "ms", _named(load)),
-            Figure(say("ratio"), formats.ratio(max(ratio, 1 / ratio)), words),
+            Figure(say("ratio"), formats.ratio(max(ratio, 1 / ratio)), words, ends, told),
         ]
     )
 

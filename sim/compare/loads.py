@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import exp, fsum, hypot, log
 from typing import Any
 
 from sim.compare.results import AS_FAST, pair_of
@@ -17,6 +17,9 @@ from sim.compare.results import AS_FAST, pair_of
 SAME_LOAD = 0.05
 #: A part that grew by less than this share did not change: repeats of one load test differ by a few per cent.
 CHANGED = 0.05
+#: Half of the central 90 % of ln(mean) of one load test, where nothing is known of its repeats: two of them then differ
+#: by CHANGED at most (assumed: their tools keep one run).
+REPEAT = log(1 + CHANGED) / 2**0.5
 #: A smaller change of a part is one of the last digit, ms.
 MIN_MS = 1e-6
 #: A line through TPOT needs loads whose requests in flight differ by this factor.
@@ -28,6 +31,7 @@ class Load:
     """One load of a serving engine, and what requests met. arrival: `closed` or at a rate. in_flight: requests, mean.
 
     parts_ms: what is known of them: `queue` of TTFT, and of TPOT `device`, `prefill` in the same step and `engine`.
+    ends: of a prediction, a metric's interval over its value, (metric, low / value, high / value).
     """
 
     label: str
@@ -40,6 +44,7 @@ class Load:
     tpot_ms: float
     output_throughput: float | None
     parts_ms: tuple[tuple[str, float], ...] = ()
+    ends: tuple[tuple[str, float, float], ...] = ()
 
     @property
     def e2el_ms(self) -> float:
@@ -100,9 +105,8 @@ def _differences(a: Load, b: Load) -> list[str]:
 
 def _compared(a: Load, b: Load) -> dict[str, Any]:
     metrics = {
-        "ttft_ms": pair_of(a.ttft_ms, b.ttft_ms),
-        "tpot_ms": pair_of(a.tpot_ms, b.tpot_ms),
-        "e2el_ms": pair_of(a.e2el_ms, b.e2el_ms),
+        metric: {**pair_of(getattr(a, metric), getattr(b, metric)), **_interval(a, b, metric)}
+        for metric in ("ttft_ms", "tpot_ms", "e2el_ms")
     }
     if a.output_throughput and b.output_throughput:
         metrics["output_throughput"] = pair_of(a.output_throughput, b.output_throughput)
@@ -117,6 +121,30 @@ def _compared(a: Load, b: Load) -> dict[str, Any]:
         "metrics": metrics,
         "causes": sorted(causes, key=lambda row: (-abs(row["change_ms"]), row["cause"])),
     }
+
+
+def _interval(a: Load, b: Load, metric: str) -> dict[str, float | None]:
+    """`low` and `high` of B / A, central 90 %: the two sides' widths, which are independent, add as squares."""
+    value = [getattr(load, metric) for load in (a, b)]
+    if min(value) <= 0:
+        return {"low": None, "high": None}
+    (down_a, up_a), (down_b, up_b) = (_widths(load, metric) for load in (a, b))
+    ratio = value[1] / value[0]
+    return {"low": ratio * exp(-hypot(up_a, down_b)), "high": ratio * exp(hypot(down_a, up_b))}
+
+
+def _widths(load: Load, metric: str) -> tuple[float, float]:
+    """How far ln(metric) reaches down and up."""
+    for name, low, high in load.ends:
+        if name == metric:
+            return -log(low), log(high)
+    return REPEAT, REPEAT
+
+
+def distinguishable(pair: dict[str, float | None]) -> bool:
+    """Whether a metric's interval of B / A lies on one side of 1."""
+    low, high = pair.get("low"), pair.get("high")
+    return low is not None and high is not None and (low > 1 or high < 1)
 
 
 def _causes(a: Load, b: Load) -> list[tuple[str, float, float]]:
@@ -207,6 +235,12 @@ def sentence(names: tuple[str, str], loads: dict[str, Any]) -> str:
     change = e2el["b"] - e2el["a"]
     if abs(change) < AS_FAST * e2el["a"]:
         return f"At {row['load']} a request of {names[1]} takes as long as one of {names[0]}."
+    if not distinguishable(e2el):
+        between = f"their ratio lies between {e2el['low']:.2f} and {e2el['high']:.2f}"
+        return (
+            f"At {row['load']} a request of {names[1]} takes {e2el['b']:,.0f} ms against {e2el['a']:,.0f} ms of "
+            f"{names[0]}: not distinguishable, {between}."
+        )
     pulls = [cause for cause in row["causes"] if (cause["change_ms"] > 0) == (change > 0)]
     most = f", most of it {pulls[0]['cause']} ({pulls[0]['change_ms']:+,.1f} ms)" if pulls else ""
     return (

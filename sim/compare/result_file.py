@@ -61,6 +61,8 @@ class _Step(_Part):
 
 class _Mean(_Part):
     mean: Amount
+    low: Amount | None = None
+    high: Amount | None = None
 
 
 class _Gap(_Part):
@@ -78,6 +80,7 @@ class _Serving(_Part):
     mean_running: Amount
     ttft_ms: _Mean
     tpot_ms: _Mean
+    e2el_ms: _Mean | None = None
     queue_ms: _Mean
     gap: _Gap | None = None
 

@@ -29,7 +29,13 @@ def _metrics(serving: dict[str, Any], width: int) -> Any:
                 Column(f"B {title}", [_number(pair and pair["b"]) for pair in pairs], right=True),
                 Column("B / A", [f"{p['ratio']:.3f}" if p and p["ratio"] else "-" for p in pairs], right=True, rank=1),
             ]
+    e2el = [row["metrics"]["e2el_ms"] for row in rows]
+    columns.append(Column("E2EL B / A, 90 %", [_ends(pair) for pair in e2el], right=True))
     return fitted("What requests met", columns, width, _line_notes(serving["line"]))
+
+
+def _ends(pair: dict[str, Any]) -> str:
+    return "-" if pair.get("low") is None else f"{pair['low']:.2f}-{pair['high']:.2f}"
 
 
 def _number(value: float | None) -> str:

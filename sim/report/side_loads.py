@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scenarios.exchange.load_tests import LoadTest
@@ -74,5 +74,14 @@ def loads_of_result(result: dict[str, Any]) -> tuple[Load, ...]:
                 ("prefill", gap["prefill_ms"]),
                 ("engine", gap["engine_ms"]),
             ),
+            ends=tuple(_ends(serving)),
         ),
     )
+
+
+def _ends(serving: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
+    """(metric, low / mean, high / mean) of the metrics whose means are above 0 and have an interval."""
+    for metric in ("ttft_ms", "tpot_ms", "e2el_ms"):
+        of = serving.get(metric) or {}
+        if of.get("low") and of.get("high") and of["mean"] > 0:
+            yield metric, min(of["low"] / of["mean"], 1.0), max(of["high"] / of["mean"], 1.0)

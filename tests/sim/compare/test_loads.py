@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import exp, hypot, log
 from typing import Any
 
 import pytest
 
-from sim.compare.loads import Load, compare_loads, paired, sentence
+from sim.compare.loads import Load, compare_loads, distinguishable, paired, sentence
 
 
 def load(in_flight: float, per_step_ms: float = 26.0, per_request_ms: float = 0.3, **more: Any) -> Load:
@@ -110,3 +111,25 @@ def test_the_sentence_speaks_of_the_heaviest_load() -> None:
     assert sentence(("x", "y"), result) == (
         "At 32 in flight a request of y takes 12,033 ms against 9,228 ms of x, most of it decode (+2,805.0 ms)."
     )
+
+
+def test_a_ratio_of_two_measured_loads_holds_what_repeats_differ_by() -> None:
+    """Two single runs may differ by 5 %: 3 % is no difference, 20 % is one."""
+    for factor, seen in ((1.03, False), (1 / 1.03, False), (1.2, True), (1 / 1.2, True)):
+        other = replace(HEAVY, ttft_ms=HEAVY.ttft_ms * factor, tpot_ms=HEAVY.tpot_ms * factor)
+        result = compare_loads([HEAVY], [other])
+        pair = result["loads"][0]["metrics"]["e2el_ms"]
+        assert pair["low"] == pytest.approx(factor / 1.05)
+        assert pair["high"] == pytest.approx(factor * 1.05)
+        assert distinguishable(pair) is seen
+        assert ("not distinguishable" in sentence(("a", "b"), result)) is not seen
+
+
+def test_a_predicted_load_brings_its_own_interval() -> None:
+    """Down by 1.5 and up by 3 on a logarithmic scale, next to a measured one's 5 % / sqrt(2): the longer leg leads."""
+    predicted = replace(HEAVY, ends=(("e2el_ms", 1 / 1.5, 3.0),))
+    pair = compare_loads([HEAVY], [predicted])["loads"][0]["metrics"]["e2el_ms"]
+    assert pair["low"] == pytest.approx(exp(-hypot(log(1.5), log(1.05) / 2**0.5)))
+    assert pair["high"] == pytest.approx(exp(hypot(log(3), log(1.05) / 2**0.5)))
+    reverse = compare_loads([predicted], [HEAVY])["loads"][0]["metrics"]["e2el_ms"]
+    assert (reverse["low"], reverse["high"]) == (pytest.approx(1 / pair["high"]), pytest.approx(1 / pair["low"]))
