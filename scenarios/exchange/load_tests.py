@@ -13,11 +13,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.exchange.result_fields import Fields, number_of
+from scenarios.exchange.result_fields import Fields, Keys, number_of
+from scenarios.files.document import Mark
+from scenarios.files.json_places import json_place
 from scenarios.files.textfile import decode, read_bytes
 
 Arrival = Literal["constant", "poisson", "closed", "burst"]
@@ -51,7 +54,7 @@ _AISBENCH_CSV = "Performance Parameters"
 class LoadTest:
     """One load test. Means in ms; None where the tool does not say. rate: requests/s (constant, poisson). concurrency:
     requests in flight (closed). requests: completed. window_s: only requests that ended within it were counted.
-    output_throughput: output tokens/s."""
+    output_throughput: output tokens/s. model: as the tool names it."""
 
     tool: str
     label: str
@@ -65,6 +68,7 @@ class LoadTest:
     ttft_ms: float | None
     tpot_ms: float | None
     output_throughput: float | None
+    model: str | None = None
 
 
 def read_load_tests(path: Path) -> list[LoadTest]:
@@ -75,20 +79,21 @@ def read_load_tests(path: Path) -> list[LoadTest]:
             path = path.with_suffix(".json")
             text = _text(path)
         else:
-            return [_aiperf(Fields(path, _aiperf_csv(path, text)))]
-    runs = [run for document in _documents(path, text) for run in _runs(path, document)]
+            values, lines = _aiperf_csv(path, text)
+            return [_aiperf(Fields(path, values, places=partial(_csv_place, path, lines)))]
+    runs = [run for start, document in _documents(path, text) for run in _runs(path, document, _Text(text, start))]
     if not runs:
-        raise ScenarioError([f"{path}: holds no load test"])
+        raise ScenarioError([f"{path}:1:1: holds no load test"])
     answered = [(read, fields) for read, fields in runs if _ended(fields) != 0]
     if not answered:
-        raise ScenarioError([f"{path}: none of its {len(runs)} load tests has a request that ended well"])
+        raise ScenarioError([f"{path}:1:1: none of its {len(runs)} load tests has a request that ended well"])
     return [_told(read(fields), fields) for read, fields in answered[:MAX_RESULTS]]
 
 
 def _told(test: LoadTest, fields: Fields) -> LoadTest:
     """`test`, if it says anything of the engine."""
     if test.ttft_ms is None and test.tpot_ms is None and test.output_throughput is None:
-        raise ScenarioError([f"{fields.path}: {fields.above}{test.label}: has no TTFT, no TPOT and no output tokens/s"])
+        raise fields.wrong("", f"{test.label} has no TTFT, no TPOT and no output tokens/s")
     return test
 
 
@@ -134,14 +139,27 @@ def is_load_test(path: Path) -> bool:
     return not ours and any(all(mark in head for mark in marks) for marks in _MARKS)
 
 
-def _documents(path: Path, text: str) -> list[Any]:
-    """One JSON document, or one per line."""
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The text of a file and where in it a document starts."""
+
+    text: str
+    start: int
+
+    def places(self, path: Path, *above: str | int) -> Callable[[Keys], Mark]:
+        """Where what stands under keys of the object under `above` is."""
+        return lambda keys: json_place(str(path), self.text, (*above, *keys), self.start)
+
+
+def _documents(path: Path, text: str) -> list[tuple[int, Any]]:
+    """One JSON document, or one per line, each with where in the text it starts."""
     try:
-        return [json.loads(text)]
+        return [(0, json.loads(text))]
     except (ValueError, RecursionError) as whole:
-        lines = [line for line in text.splitlines() if line.strip()]
         try:
-            documents = [json.loads(line) for line in lines]
+            documents = [
+                (line.start(), json.loads(line[0])) for line in re.finditer(r"[^\r\n]+", text) if line[0].strip()
+            ]
         except (ValueError, RecursionError):
             where = f"{path}:{getattr(whole, 'lineno', 1)}:{getattr(whole, 'colno', 1)}"
             what = getattr(whole, "msg", "nested too deep")
@@ -149,25 +167,30 @@ def _documents(path: Path, text: str) -> list[Any]:
         return documents
 
 
-def _runs(path: Path, document: Any) -> Iterator[tuple[Callable[[Fields], LoadTest], Fields]]:
+def _runs(path: Path, document: Any, text: _Text) -> Iterator[tuple[Callable[[Fields], LoadTest], Fields]]:
     """How each load test of a document is read, and its fields."""
     if isinstance(document, list) and document and all(isinstance(run, dict) for run in document):
         for number, run in enumerate(document):
-            yield _tool(path, run), Fields(path, run, f"[{number}].")
+            fields = Fields(path, run, f"[{number}].", text.places(path, number))
+            yield _tool(fields), fields
         return
     if not isinstance(document, dict):
-        raise ScenarioError([f"{path}: {KNOWN} is due, and it holds no JSON object"])
+        where = json_place(str(path), text.text, (), text.start)
+        raise ScenarioError([f"{where}: {KNOWN} is due, and it holds no JSON object"])
     if isinstance(document.get("benchmarks"), list):
         for number, benchmark in enumerate(document["benchmarks"]):
-            yield _guidellm, Fields(path, benchmark, f"benchmarks[{number}].")
+            yield _guidellm, Fields(path, benchmark, f"benchmarks[{number}].", text.places(path, "benchmarks", number))
         return
     if isinstance(document.get("records"), dict):  # AIPerf of 2025 kept its metrics in an object of their own
-        document = {**document["records"], **document}
-    yield _tool(path, document), Fields(path, document)
+        fields = Fields(path, {**document["records"], **document}, places=text.places(path, "records"))
+    else:
+        fields = Fields(path, document, places=text.places(path))
+    yield _tool(fields), fields
 
 
-def _tool(path: Path, document: Mapping[str, Any]) -> Callable[[Fields], LoadTest]:
+def _tool(fields: Fields) -> Callable[[Fields], LoadTest]:
     """Who reads a result with these keys."""
+    document = fields.document
     if "time_to_first_token" in document or "request_latency" in document or "input_config" in document:
         return _aiperf
     if "Request Throughput" in document:
@@ -175,7 +198,8 @@ def _tool(path: Path, document: Mapping[str, Any]) -> Callable[[Fields], LoadTes
     if "mean_ttft_ms" in document:
         return _vllm
     keys = ", ".join(printable(str(key), 40) for key in list(document)[:6])
-    raise ScenarioError([f"{path}: {KNOWN} is due; its keys are {keys or 'none'}"])
+    mark = fields.places(()) if fields.places else f"{fields.path}:1:1"
+    raise ScenarioError([f"{mark}: {KNOWN} is due; its keys are {keys or 'none'}"])
 
 
 def _vllm(fields: Fields) -> LoadTest:
@@ -198,7 +222,16 @@ def _vllm(fields: Fields) -> LoadTest:
         ttft_ms=fields.number("mean_ttft_ms"),
         tpot_ms=fields.maybe("mean_tpot_ms", "mean_itl_ms"),
         output_throughput=fields.maybe("output_throughput"),
+        model=_model(fields, "model_id"),
     )
+
+
+def _model(fields: Fields, name: str) -> str | None:
+    """A model's name, or the only one of a list."""
+    value = fields.value(name)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) and value else None
 
 
 def _in_flight(fields: Fields) -> float:
@@ -227,7 +260,7 @@ def _guidellm(fields: Fields) -> LoadTest:
     streams = number_of(strategy.get("streams")) if isinstance(strategy, Mapping) else None
     clients = _STREAMS.get(kind) or streams or in_flight
     if arrival == "closed" and not clients:
-        raise ScenarioError([f"{fields.path}: {fields.above}metrics.request_concurrency: a number above 0 is due"])
+        raise fields.wrong("metrics.request_concurrency", "a number above 0 is due, and there is none")
     return LoadTest(
         tool="guidellm",
         label=f"{kind or 'benchmark'} {rate or clients:g}",
@@ -245,6 +278,7 @@ def _guidellm(fields: Fields) -> LoadTest:
         ttft_ms=fields.maybe(*mean("time_to_first_token_ms")),
         tpot_ms=fields.number(*mean("inter_token_latency_ms"), *mean("time_per_output_token_ms")),
         output_throughput=fields.maybe(*mean("output_tokens_per_second")),
+        model=_model(fields, "config.backend.model"),
     )
 
 
@@ -278,6 +312,7 @@ def _aiperf(fields: Fields) -> LoadTest:
         ttft_ms=fields.milliseconds("time_to_first_token"),
         tpot_ms=fields.milliseconds("inter_token_latency"),
         output_throughput=fields.maybe("output_token_throughput.avg"),
+        model=_model(fields, "input_config.endpoint.model_names"),
     )
 
 
@@ -294,10 +329,17 @@ _AIPERF_ROWS = {
 }
 
 
-def _aiperf_csv(path: Path, text: str) -> dict[str, dict[str, Any]]:
-    """The CSV's sections as its JSON has them: {"request_latency": {"avg": 6550.4, "unit": "ms"}}."""
+def _csv_place(path: Path, lines: Mapping[str, int], keys: Keys) -> Mark:
+    """The line of what stands under `keys`; the first one where there is none."""
+    return Mark(str(path), lines.get(str(keys[0]), 1) if keys else 1, 1)
+
+
+def _aiperf_csv(path: Path, text: str) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
+    """The CSV's sections as its JSON has them, {"request_latency": {"avg": 6550.4, "unit": "ms"}}, and their lines."""
     values: dict[str, dict[str, Any]] = {}
-    for row in csv.reader(text.splitlines()):
+    lines: dict[str, int] = {}
+    rows = csv.reader(text.splitlines())
+    for row in rows:
         if len(row) < 2:
             continue
         name = re.fullmatch(r"\s*(.*?)\s*(?:\(([^()]*)\))?\s*", row[0])
@@ -305,9 +347,10 @@ def _aiperf_csv(path: Path, text: str) -> dict[str, dict[str, Any]]:
         number = number_of(row[1])
         if name and key and number is not None:
             values.setdefault(key, {"avg": number, "unit": name[2]})
+            lines.setdefault(key, rows.line_num)
     if not values:
-        raise ScenarioError([f"{path}:1: {KNOWN} is due; a CSV is AIPerf's: Metric,avg,min,max,..."])
-    return values
+        raise ScenarioError([f"{path}:1:1: {KNOWN} is due; a CSV is AIPerf's: Metric,avg,min,max,..."])
+    return values, lines
 
 
 def _aisbench(fields: Fields) -> LoadTest:
@@ -322,7 +365,7 @@ def _aisbench(fields: Fields) -> LoadTest:
     if missing:
         latency_file = path.with_suffix(".csv")
         raise ScenarioError(
-            [f"{path}: AISBench writes {' and '.join(missing)} to {latency_file.name} next to it; it has none"]
+            [f"{path}:1:1: AISBench writes {' and '.join(missing)} to {latency_file.name} next to it; it has none"]
         )
     return LoadTest(
         tool="AISBench",

@@ -49,7 +49,7 @@ def decode(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line, column = _line_column(data[: error.start].decode("utf-8", "replace"))
+        line, column = line_column(data[: error.start].decode("utf-8", "replace"))
         raise ScenarioError([f"{Mark(name, line, column)}: byte 0x{data[error.start]:02x} is not UTF-8"]) from None
 
 
@@ -59,14 +59,14 @@ def check_text(text: str, name: str) -> None:
         raise ScenarioError([f"{Mark(name)}: larger than {MAX_BYTES} bytes"])
     match = FORBIDDEN.search(text)
     if match:
-        line, column = _line_column(text[: match.start()])
+        line, column = line_column(text[: match.start()])
         what = f"character U+{ord(match[0]):04X} is not allowed"
         if match[0] == "\ufeff":
             what = "byte-order mark (U+FEFF) is not allowed; save the file as UTF-8 without BOM"
         raise ScenarioError([f"{Mark(name, line, column)}: {what}"])
 
 
-def _line_column(before: str) -> tuple[int, int]:
+def line_column(before: str) -> tuple[int, int]:
     """1-based line and column of what follows `before`."""
     breaks = list(_LINE_BREAK.finditer(before))
     return len(breaks) + 1, len(before) - (breaks[-1].end() if breaks else 0) + 1

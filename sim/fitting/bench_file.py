@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,10 @@ import numpy as np
 from scenarios.errors import ScenarioError, printable
 from scenarios.exchange.load_tests import LoadTest, read_load_tests
 from scenarios.files.atomic import write_text
-from scenarios.loader import load_scenario
+from scenarios.files.document import Mark
+from scenarios.files.textfile import decode, line_column
+from scenarios.loader import Loaded, load_scenario
+from scenarios.models.hf_config import model_names
 from scenarios.serving.requests import Load, Request
 from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.write import engine_text
@@ -55,12 +59,12 @@ def calibrate_engine(bench: Path, scenario: str, sets: Sequence[str], out: Path)
     tests are past saturation.
     """
     tests = read_load_tests(bench)[:MAX_TESTS]
+    _same_model(bench, tests, load_scenario(scenario, sets))
     prior, benches = _benches(scenario, sets, tests)
     below = [not saturated(test) for test in tests]
     if not any(below):
-        raise ScenarioError(
-            [f"{bench}: all {len(tests)} load tests are past saturation: a lower rate tells the engine's"]
-        )
+        what = f"all {len(tests)} load tests are past saturation, where requests wait for each other"
+        raise ScenarioError([f"{bench}:1:1: {what}: test the deployment at a lower rate, too"])
     measured = [
         Measured(case, test.tpot_ms, test.ttft_ms, test.output_throughput, _requests(test))
         for case, test, good in zip(benches, tests, below, strict=True)
@@ -86,6 +90,24 @@ def saturated(test: LoadTest) -> bool:
         service_s = ((test.ttft_ms or 0.0) + test.output_tokens * test.tpot_ms) / 1000
         window = max(0.1, 1 - service_s / test.window_s)
     return test.output_throughput < ANSWERED * window * test.rate * test.output_tokens
+
+
+def _same_model(bench: Path, tests: Sequence[LoadTest], loaded: Loaded) -> None:
+    """Raises ScenarioError where a test names a shipped model and the scenario another one. Engines call models as they
+    like, so any other name is taken."""
+    shipped = {name.lower(): name for name in model_names()}
+    deployed = shipped.get(loaded.scenario.model.lower())
+    for test in tests:
+        tested = shipped.get((test.model or "").rstrip("/").rpartition("/")[2].lower())
+        if tested and deployed and tested != deployed:
+            what = f"is a load test of {tested}, and the scenario deploys {deployed}"
+            raise ScenarioError([f"{_place_of(bench, test.model or '')}: {what}"])
+
+
+def _place_of(bench: Path, name: str) -> Mark:
+    """Where a file first has a text in quotes."""
+    text = decode(bench.read_bytes(), str(bench))
+    return Mark(str(bench), *line_column(text[: max(0, text.find(json.dumps(name)))]))
 
 
 def _benches(scenario: str, sets: Sequence[str], tests: Sequence[LoadTest]) -> tuple[EngineProfile, list[Bench]]:

@@ -62,6 +62,14 @@ def test_a_wrong_file_or_half_a_question_is_one_line(whatif: Callable[..., Any],
         assert len(done.err.splitlines()) == 1
 
 
+def test_a_load_test_of_another_model_is_refused(whatif: Callable[..., Any], tmp_path: Path) -> None:
+    """Where it is one that we know: a name that an engine gave its model is taken."""
+    scenario, bench, out = put(tmp_path, {**BENCH, "model_id": "/data/models/qwen3-32b"})
+    done = whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)
+    assert done.status == 2
+    assert done.err.strip() == f"{bench}:1:14: is a load test of Qwen3-32B, and the scenario deploys Qwen3-0.6B"
+
+
 def test_tests_past_saturation_tell_nothing_of_the_engine(whatif: Callable[..., Any], tmp_path: Path) -> None:
     scenario, bench, out = put(tmp_path, {**BENCH, "request_rate": 20.0, "max_concurrency": None})
     done = whatif("calibrate", "--bench", bench, "--scenario", scenario, "--out", out)

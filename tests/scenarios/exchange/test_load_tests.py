@@ -257,13 +257,22 @@ def test_whatever_a_value_is_there_is_a_load_test_or_one_line(tmp_path: Path, do
     ("content", "line"),
     [
         ("{", "bench.json:1:2: not JSON: Expecting property name"),
-        ([1], "bench.json: a result of vllm bench serve, guidellm, AIPerf or AISBench is due, and it holds no JSON"),
+        (
+            [1],
+            "bench.json:1:1: a result of vllm bench serve, guidellm, AIPerf or AISBench is due, and it holds no JSON",
+        ),
         ({"a": 1}, "is due; its keys are a"),
-        ({**VLLM, "total_output_tokens": 0}, "bench.json: total_output_tokens: a number above 0 is due, got '0'"),
-        ({**VLLM, "completed": None}, "bench.json: completed: a number above 0 is due, and there is none"),
-        ({"benchmarks": []}, "bench.json: holds no load test"),
-        ({"benchmarks": [{"metrics": {}}]}, "bench.json: benchmarks[0].metrics.request_concurrency: a number"),
-        (AISBENCH, "bench.json: AISBench writes TTFT and TPOT to bench.csv next to it; it has none"),
+        ({**VLLM, "total_output_tokens": 0}, "bench.json:1:252: total_output_tokens: a number above 0 is due, got '0'"),
+        ({**VLLM, "completed": None}, "bench.json:1:195: completed: a number above 0 is due, and there is none"),
+        (
+            {"completed": 8, "mean_ttft_ms": 9.0},
+            "bench.json:1:1: total_input_tokens: a number above 0 is due, and there",
+        ),
+        ({**VLLM, "mean_tpot_ms": -1.5}, "mean_tpot_ms: a number above 0 is due, got '-1.5'"),
+        ({**VLLM, "request_rate": "fast"}, "request_rate: a number is due, got 'fast'"),
+        ({"benchmarks": []}, "bench.json:1:1: holds no load test"),
+        ({"benchmarks": [{"metrics": {}}]}, "bench.json:1:29: benchmarks[0].metrics.request_concurrency: a number"),
+        (AISBENCH, "bench.json:1:1: AISBench writes TTFT and TPOT to bench.csv next to it; it has none"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, content: Any, line: str) -> None:
@@ -273,8 +282,30 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, content: Any, line: str) -> N
     assert "\n" not in str(error.value)
 
 
+def test_an_error_stands_where_the_value_does(tmp_path: Path) -> None:
+    """In a file with lines, of the second of two documents, and in a row of a CSV."""
+    spread = json.dumps({"benchmarks": [guidellm(1.0, 44.5), guidellm(2.0, -1.0)]}, indent=2)
+    line = next(n for n, text in enumerate(spread.splitlines(), 1) if '"mean": -1.0' in text)
+    with pytest.raises(ScenarioError, match=rf"json:{line}:\d+: benchmarks\[1\]\.metrics\.inter_token_latency_ms"):
+        read(tmp_path, spread)
+    with pytest.raises(ScenarioError, match=r"bench\.json:3:1: a result of .* is due; its keys are completed"):
+        read(tmp_path, "\n".join([json.dumps(VLLM), "", json.dumps({"completed": 3})]))
+    text = AIPERF_CSV.replace("Time to First Token (ms),250.00", "Time to First Token (furlong),250.00")
+    with pytest.raises(ScenarioError, match=r"bench\.csv:3:1: time_to_first_token\.unit"):
+        read(tmp_path, text, "bench.csv")
+
+
+def test_the_model_of_a_load_test(tmp_path: Path) -> None:
+    assert read(tmp_path, VLLM)[0].model == "Qwen3-8B"
+    named = guidellm(1.0, 44.5)
+    named["config"]["backend"] = {"target": "http://localhost:8000", "model": "/models/Qwen3-14B"}
+    assert read(tmp_path, {"benchmarks": [named]})[0].model == "/models/Qwen3-14B"
+    endpoint = {"loadgen": {"concurrency": 8}, "endpoint": {"model_names": ["Qwen3-32B"]}}
+    assert read(tmp_path, {**AIPERF, "input_config": endpoint})[0].model == "Qwen3-32B"
+
+
 def test_a_csv_of_something_else(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"bench.csv:1: .* a CSV is AIPerf's"):
+    with pytest.raises(ScenarioError, match=r"bench.csv:1:1: .* a CSV is AIPerf's"):
         read(tmp_path, "a,b\n1,2\n", "bench.csv")
 
 
