@@ -65,6 +65,7 @@ def deployed_of(row: ServingRow) -> Deployed | str:
         "workload": {
             "input_tokens": row.input_tokens,
             "output_tokens": row.output_tokens,
+            "sampling": "top_k_top_p" if row.samples else "greedy",
             "traffic": _traffic(row),
         },
         "engine": {"allow_long_max_model_len": True},  # what was measured was run

@@ -4,8 +4,9 @@ id, hardware, model, settings (`--set` pairs, `;` between), input_tokens, output
 closed, burst); optional deployment (rows of one have one engine and host), engine (as the source names it), rate
 (requests/s), concurrency, prompts, duration_s, prefix_cache_hit (share), ttft_ms, tpot_ms, itl_ms, output_tok_s,
 saturated (yes: past capacity), scored (no: listed, not scored), spread_tpot (relative, of repeats), conditions (text;
-"graph mode unstated" in it means that the settings' graph has the mode that is the engine's default). A number that is
-empty, "-", "unstated", "inf", "nan" or "n/a" is not stated.
+"graph mode unstated" in it means that the settings' graph has the mode that is the engine's default; a client named in
+it that sends no temperature leaves sampling to the model's generation config). A number that is empty, "-", "unstated",
+"inf", "nan" or "n/a" is not stated.
 
 A row that cannot be read is refused with its reason, and the others are taken.
 """
@@ -20,6 +21,9 @@ from scenarios.errors import ScenarioError, did_you_mean, quoted
 from sim.accuracy.rows.files import positive, rows_of_csv, whole
 
 ARRIVALS = ("constant", "poisson", "closed", "burst")
+#: Clients that send no temperature (read in guidellm 0.6.0 and AIPerf): the engine samples as the model's generation
+#: config says, which is top-k and top-p for the chat models of all families here. vllm bench sends 0.
+SAMPLING_CLIENTS = ("guidellm", "aiperf")
 #: How numbers are written that a source does not state.
 UNSTATED = ("", "-", "inf", "unstated", "nan", "n/a", "none")
 NEEDED = ("id", "hardware", "model", "settings", "input_tokens", "output_tokens", "arrival")
@@ -28,7 +32,7 @@ NEEDED = ("id", "hardware", "model", "settings", "input_tokens", "output_tokens"
 @dataclass(frozen=True, slots=True)
 class ServingRow:
     """One result of a served benchmark; None where the source does not state a number. rate: requests/s of all
-    replicas. tpot_ms: TPOT, or ITL where that alone is stated."""
+    replicas. tpot_ms: TPOT, or ITL where that alone is stated. samples: by top-k and top-p, unless the settings say."""
 
     id: str
     deployment: str
@@ -51,6 +55,7 @@ class ServingRow:
     scored: bool
     spread: float | None
     graph_mode_unstated: bool
+    samples: bool
 
 
 def read_serving(path: Path) -> tuple[list[ServingRow], list[dict[str, str]]]:
@@ -72,6 +77,7 @@ def read_serving(path: Path) -> tuple[list[ServingRow], list[dict[str, str]]]:
 
 def _row(path: Path, line: int, row: dict[str, str]) -> ServingRow:
     where = f"{path}:{line}"
+    conditions = (row.get("conditions") or "").lower()
 
     def number(name: str) -> float | None:
         text = (row.get(name) or "").strip()
@@ -119,7 +125,8 @@ def _row(path: Path, line: int, row: dict[str, str]) -> ServingRow:
         saturated=(row.get("saturated") or "").strip().lower() == "yes",
         scored=(row.get("scored") or "yes").strip().lower() != "no",
         spread=number("spread_tpot"),
-        graph_mode_unstated="graph mode unstated" in (row.get("conditions") or "").lower(),
+        graph_mode_unstated="graph mode unstated" in conditions,
+        samples=any(client in conditions for client in SAMPLING_CLIENTS),
     )
 
 

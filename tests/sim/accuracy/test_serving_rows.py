@@ -90,6 +90,21 @@ def test_what_a_row_leaves_open_is_the_default_of_its_engine(tmp_path: Path) -> 
     assert engine_settings(tmp_path, f"{GRAPH};engine.max_num_seqs=4096")[2] == 8192
 
 
+def test_a_client_without_a_temperature_leaves_sampling_to_the_model(tmp_path: Path) -> None:
+    def sampling(conditions: str, settings: str = GRAPH) -> str:
+        path = file_of(tmp_path, row(1, 4, 20).replace(GRAPH, settings))
+        text = path.read_text(encoding="utf-8").replace(",scored\n", ",scored,conditions\n").rstrip("\n")
+        path.write_text(f"{text},{conditions}\n", encoding="utf-8")
+        deployed = deployed_of(read_serving(path)[0][0])
+        assert not isinstance(deployed, str)
+        return deployed.bench.case.scenario.workload.sampling
+
+    assert sampling("guidellm constant rate; 300 s") == "top_k_top_p"
+    assert sampling("AIPerf closed loop") == "top_k_top_p"
+    assert sampling("vllm bench serve random") == "greedy"
+    assert sampling("guidellm constant rate", f"{GRAPH};workload.sampling=greedy") == "greedy"
+
+
 def test_a_cache_keeps_blocks_and_lets_in_as_the_engine_of_its_date_did(tmp_path: Path) -> None:
     def settings_of(engine: str) -> tuple[bool, bool | None]:
         good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20).replace("0.18.0", engine)))[0])
