@@ -16,19 +16,23 @@ if TYPE_CHECKING:  # a rank alone needs no numpy
     from numpy import float64
     from numpy.typing import NDArray
 
+#: Names that jitter is remembered of: all of a step and its what-ifs, or each of them draws it again. Where layers are
+#: of many kinds (DeepSeek-V4) every op of a layer has a name of its own, 27,500 in all.
+NAMES = 1 << 15
+
 
 def named(name: str, rank: int) -> str:
     """The name that the jitter of `rank` depends on. Rank 0 has the jitter of a rank alone."""
     return f"rank {rank} {name}" if rank else name
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=NAMES)
 def jitter(seed: int, name: str, repeat: int, sigma: float) -> tuple[float, ...]:
     """`repeat` log-normal factors with mean 1 for the calls of one op, one a layer."""
     return tuple(_factors(seed, name, repeat, sigma))
 
 
-@lru_cache(maxsize=8192)  # an expert computed alone has a name for each of its ops
+@lru_cache(maxsize=NAMES)
 def jitter_of_ranks(seed: int, name: str, repeat: int, sigma: float, ranks: int) -> NDArray[float64]:
     """The same for each of `ranks`, of shape (repeat, ranks); not to be written to."""
     import numpy as np

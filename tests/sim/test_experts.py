@@ -172,6 +172,7 @@ def test_micro_batches_send_their_tokens_on_a_stream_of_their_own(model: object,
     assert {launch.stream for launch in launches(prediction.plan)} == {0, 2}
 
 
+@pytest.mark.slow
 def test_experts_of_one_part_run_beside_attention_of_another() -> None:
     """Without tensor parallelism; 64 dies. Parts lose less where there are more requests, whose work the floors of
     kernels are shared out over."""
