@@ -5,8 +5,9 @@
 Nothing here fails a build. Times are CPU seconds of this process: first with all step prices to play, then again with
 the prices of the first run; peak memory is the process's. Bounds: 3 s cold, 1 s warm, 500 MB.
 
-Measured on 2026-11-30 on a busy machine of two cores, runs in turn: cold 5.6 to 6.0 s, warm 4.0 to 4.3 s, 255 MB.
-Before KV blocks were counted: 9.4 and 7.4 s there (8.4 and 5.6 to 5.8 s earlier that day, less busy).
+Measured on 2026-12-01 on a busy machine of two cores (load 3 to 4), runs in turn with those of the day before, best of
+several: cold 2.9 s (before 4.6), warm 1.5 s (before 2.9), 211 MB (before 255). The bound of 1 s warm is not met there.
+Results are the same to the byte. A run of equal steps takes 7 us (before 14), and there are 210,000 of them.
 """
 
 from __future__ import annotations

@@ -42,9 +42,10 @@ class Admission:
         """Largest share of blocks (or rows) that was held at once."""
         return 1 - self.min_free / self.blocks if self.blocks else 0.0
 
-    def never_fits(self, request: Request, query: int = 1) -> bool:
-        """Whether not even an empty cache holds the request to its end, with `query` tokens in its last step."""
-        return request.input_tokens + request.output_tokens - 2 + query > self._most_tokens
+    def longest(self, query: int) -> int:
+        """Prompt and output tokens of the longest request that an empty cache holds to its end, with `query` tokens in
+        its last step."""
+        return self._most_tokens + 2 - query
 
     def let_in(self, entry: Entry, budget: int, whole: bool = False) -> int | None:
         """Tokens of the first chunk of a waiting request, or None where the cache has no room for it, or with `whole`

@@ -39,7 +39,8 @@ class Client:
         if self.is_open:
             opening = self._opening
             while opening and opening[0].arrival_ns <= now_ns:
-                sent.append((opening[0].arrival_ns, opening.popleft()))
+                request = opening.popleft()
+                sent.append((request.arrival_ns, request))
             return sent
         while (at := self.next_ns()) is not None and at <= now_ns:
             if self._ready and self._ready[0][0] == self._next():

@@ -1,45 +1,59 @@
 """The scheduler's steps where nothing is preempted, with KV blocks counted instead of handed out.
 
 A simulator has no block tables to fill. Where requests are let in as they came and blocks have no contents that others
-could find, all that a step needs is a number of blocks, and its plan is `Scheduler`'s in that arithmetic: from `count`
-on, `plan_counted` and `commit_counted` stand for `plan` and `commit`, until `hand_out` gives the running requests their
-blocks again. A step that might lack blocks is not planned here: who would lose its own is for `Scheduler` to say.
+could find, all that a step needs is a number of blocks, and its plan is `Scheduler`'s in that arithmetic: `counted`
+stands for `plan` and `commit`, from taking all blocks back until the running requests have theirs again. A step that
+might lack blocks is not planned here: who would lose its own is for `Scheduler` to say.
 tests/sim/serving/test_counting.py holds the two against each other.
+
+Some hundred thousand steps go through `_counted`: its state is in locals, and it calls nothing that a few lines can do.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import chain
+from operator import attrgetter
+from typing import Any
 
 from scenarios.serving.entry import Entry
-from scenarios.serving.kv_cache import PagedCache, blocks_of
+from scenarios.serving.kv_cache import PagedCache
 from scenarios.serving.scheduler import Scheduler
 
 #: What is prefilled in a step: (request, tokens, tokens in the cache before, whether they are its prompt's last).
 CountedChunk = tuple[Entry, int, int, bool]
+#: A step that is planned: (requests that decode, tokens in their caches, what is prefilled, tokens of that, how often
+#: the step can run before its composition changes, whether a request that comes now could be in the next one).
+CountedStep = tuple[int, int, list[CountedChunk], int, int, bool]
+#: A step, then the requests that ended with it, and so on. It is sent how often the step has run; None for one that is
+#: empty, and then plans again.
+CountedSteps = Generator[Any, int | None, None]
 
-_NONE: list[Entry] = []
+_NO_CHUNKS: list[CountedChunk] = []
+_NO_ENTRIES: list[Entry] = []
 
 
 class CountingScheduler(Scheduler):
     """A scheduler that counts blocks where it may."""
 
-    #: Of the step that `plan_counted` planned: requests that decode, tokens in their caches, what is prefilled.
-    decoding: int
-    context_tokens: int
-    chunks: list[CountedChunk]
-    _free: int
+    #: Whether nothing runs, between two steps of `counted`.
+    is_idle = True
     #: Whether all requests so far start with tokens to compute.
     _computes = True
 
     def add(self, entry: Entry) -> None:
-        if not entry.target or entry.comes_ready:
+        if not entry.target or entry.request.prefilled:
             self._computes = False
-        super().add(entry)
+        if self.limits.by_priority:
+            super().add(entry)
+        else:
+            self._waiting.append(entry)
 
-    def count(self) -> bool:
-        """Take the blocks of all requests back and count from now on; False, and nothing is done, where the settings or
-        what has come ask for more than counting."""
+    def counted(self) -> CountedSteps | None:
+        """Steps with their blocks counted, up to one that might lack some; then, or when it is closed, all running
+        requests hold their blocks. None where the settings or what has come ask for more than counting."""
         limits = self.limits
         if (
             not self._computes
@@ -48,146 +62,200 @@ class CountingScheduler(Scheduler):
             or limits.by_priority
             or (limits.swap and self.preemptions)
         ):
-            return False
-        self._free = self.kv.free_blocks
-        for key in self.running:
-            self.kv.cache.free(key)
-        current = {id(item[2]): item for item in self._ends if self._is_current(item)}
-        self._ends = list(current.values())
-        heapify(self._ends)
-        self._settled = True
-        self._swapped = 0
-        return True
+            return None
+        return self._counted()
 
-    def hand_out(self) -> None:
-        """Give the running requests the blocks that were counted for them."""
-        for key, entry in self.running.items():
-            held = entry.target + self._clock - entry.joined if entry.decoding else entry.computed
-            self.kv.cache.allocate(key, held)
+    def _counted(self) -> CountedSteps:
+        waiting, size, slots = self._waiting, self._size, self.limits.max_num_seqs
+        clock, decoding, base = self._clock, self._decoding, self._base
+        books = self._take_back()
+        due, ending, ends = books.due, books.ending, books.ends
+        free = lowest = books.free
+        try:
+            while True:
+                place = clock % size
+                left = free - due[place]
+                chunks, tokens = _NO_CHUNKS, 0
+                if waiting or self._cut is not None:
+                    chunks = []
+                    left, tokens = self._let_in(left, decoding, chunks)
+                elif self.blocked:
+                    self.blocked = ""
+                if left < 0:
+                    return
+                free = left
+                most = 1
+                if decoding and not chunks:
+                    most = ends[0] - clock
+                    if decoding * most > free:
+                        most = _steps_within(free, due, decoding, clock, most)
+                may_admit = decoding < slots and not waiting
+                repeats = yield decoding, base + decoding * clock, chunks, tokens, most, may_admit
+                if repeats is None:
+                    continue
+                if repeats > 1:  # blocks of the steps after the one planned
+                    end = place + repeats
+                    if repeats > size:
+                        free -= (repeats - 1) // size * decoding
+                        end -= (repeats - 1) // size * size
+                    place += 1
+                    while place < end:
+                        free -= due[place if place < size else place - size]
+                        place += 1
+                if free < lowest:
+                    lowest = free
+                ended = _NO_ENTRIES
+                if decoding:
+                    clock += repeats
+                    if ends[0] == clock:  # as `_end`
+                        heappop(ends)
+                        ended = ending.pop(clock)
+                        for entry in ended:
+                            held = entry.target - entry.joined
+                            base -= held
+                            free -= (-held - clock) // size
+                            due[entry.due] -= 1
+                        decoding -= len(ended)
+                if chunks:
+                    joined, held, freed, at_once = books.prefilled(chunks, clock)
+                    decoding, base, free = decoding + joined, base + held, free + freed
+                    if at_once:
+                        ended = [*ended, *at_once]
+                self.is_idle = not decoding and self._cut is None
+                yield ended
+        finally:
+            self._clock, self._decoding, self._base = clock, decoding, base
+            self.kv.min_free = min(self.kv.min_free, lowest)
+            self._hand_out(books)
 
-    def plan_counted(self) -> bool:
-        """As `plan`: the step decodes `decoding` requests with `context_tokens` in their caches and prefills `chunks`.
-        False, and nothing is done, where it might lack blocks."""
-        self.decoding = decoding = self._decoding
-        self.context_tokens = self._base + decoding * self._clock
-        grown = len(self._due[self._clock % self._size]) if decoding else 0
-        if self._waiting or self._cut is not None:
-            return self._plan_prefills(grown)
-        if grown:
-            if grown > self._free:
-                return False
-            self._take(grown)
-        self.chunks = []
-        self.blocked = ""
-        return True
-
-    def _take(self, blocks: int) -> None:
-        self._free -= blocks
-        if self._free < self.kv.min_free:
-            self.kv.min_free = self._free
-
-    def _plan_prefills(self, grown: int) -> bool:
-        cut, size = self._cut, self._size
-        budget = self.limits.max_num_batched_tokens - self._decoding
-        chunks: list[CountedChunk] = []
-        if cut is not None:
-            tokens = min(budget, cut.target - cut.computed)
+    def _let_in(self, free: int, decoding: int, chunks: list[CountedChunk]) -> tuple[int, int]:
+        """As `_go_on` and `_admit`: chunks next to `decoding` requests. (blocks that are free then, tokens of the
+        chunks); of blocks fewer than 0, and nothing is done, where the step might lack some."""
+        if not self._computes:
+            return -1, 0
+        size, limits, waiting, kv = self._size, self.limits, self._waiting, self.kv
+        whole = budget = limits.max_num_batched_tokens - decoding
+        slots = limits.max_num_seqs - decoding
+        entry = self._cut
+        if entry is not None:
+            done, target = entry.computed, entry.target
+            tokens = min(budget, target - done)
             if tokens > 0:
-                grown += blocks_of(cut.computed + tokens, size) - blocks_of(cut.computed, size)
-                chunks.append((cut, tokens, cut.computed, cut.computed + tokens == cut.target))
+                free -= -(-(done + tokens) // size) - -(-done // size)
+            if free < 0:
+                return free, 0
+            slots -= 1
+            if tokens > 0:
+                chunks.append((entry, tokens, done, done + tokens == target))
                 budget -= tokens
-        if grown > self._free or not self._computes:
-            return False
-        if chunks and chunks[0][3]:
-            self._cut = None
-        self._take(grown)
-        self.chunks = chunks
-        self.blocked = self._admit_counted(budget) if self._waiting else ""
-        return True
-
-    def _admit_counted(self, budget: int) -> str:
-        """As `_admit`."""
-        limits, waiting, running, size, free = self.limits, self._waiting, self.running, self._size, self._free
-        blocked = ""
+                if done + tokens == target:
+                    self._cut = None
+        self.blocked = ""
         while waiting:
             if budget <= 0:
-                blocked = "prefill"
+                self.blocked = "prefill"
                 break
-            if len(running) >= limits.max_num_seqs:
-                blocked = "slots"
+            if slots <= 0:
+                self.blocked = "slots"
                 break
             entry = waiting[0]
             target = entry.target
             tokens = target if target < budget else budget
-            blocks = -(-tokens // size)
-            if (-(-target // size) if limits.reserves_all else blocks) > free:
-                blocked = "kv"
+            left = free - -(-tokens // size)
+            if left < 0 or (tokens < target and limits.reserves_all and -(-target // size) > free):
+                self.blocked = "kv"
                 break
-            free -= blocks
-            waiting.popleft()
-            running[entry.request.id] = entry
-            self.kv.asked_tokens += target
-            self.chunks.append((entry, tokens, 0, tokens == target))
+            free = left
+            del waiting[0]
+            kv.asked_tokens += target
+            chunks.append((entry, tokens, 0, tokens == target))
             if tokens < target:
                 self._cut = entry
             budget -= tokens
-        self._take(self._free - free)
-        return blocked
+            slots -= 1
+        return free, whole - budget
 
-    def steady_counted(self) -> int:
-        """As `steady`."""
-        repeats = self._ends[0][0] - self._clock
-        if self._decoding * (repeats // self._size + 1) <= self._free:
-            return repeats
-        left = self._free
-        for ahead in range(1, repeats):
-            left -= len(self._due[(self._clock + ahead) % self._size])
-            if left < 0:
-                return ahead
-        return repeats
+    def _take_back(self) -> _Books:
+        """All blocks from the running requests; what is counted instead."""
+        books = _Books(self.kv.free_blocks, [len(entries) for entries in self._due])
+        for key in self.running:
+            self.kv.cache.free(key)
+        for entry in sorted((e for e in self.running.values() if e.decoding), key=attrgetter("joined")):
+            books.joins += 1
+            entry.order = books.joins
+            books.ending.setdefault(entry.ends, []).append(entry)
+        books.ends = sorted(books.ending)
+        self.is_idle, self.blocked = not self.running, ""
+        return books
 
-    def commit_counted(self, repeats: int = 1) -> list[Entry]:
-        """As `commit`, of the step's decodes: the requests that ended with them."""
-        if repeats > 1:
-            self._grow_counted(repeats - 1)
-        self._clock += repeats
-        ends, clock = self._ends, self._clock
-        if ends[0][0] > clock:
-            return _NONE
-        ended = []
-        while ends and ends[0][0] <= clock:
-            entry = heappop(ends)[2]
-            self._stop_decoding(entry)
-            self._leave_counted(entry)
-            ended.append(entry)
-        return ended
+    def _hand_out(self, books: _Books) -> None:
+        """Give the running requests the blocks that were counted for them."""
+        self._settled, self._swapped, self._joins, self._joined = True, 0, books.joins, 0
+        self.running.clear()
+        self._ends.clear()
+        for due in self._due:
+            due.clear()
+        cache = self.kv.cache
+        for entry in sorted(chain.from_iterable(books.ending.values()), key=attrgetter("order")):
+            entry.decoding = True
+            self.running[entry.id] = self._due[entry.due][entry.id] = entry
+            self._ends.append((entry.ends, entry.order, entry))
+            self._joined += entry.joined
+            cache.allocate(entry.id, entry.target + self._clock - entry.joined)
+        heapify(self._ends)
+        if self._cut is not None:
+            self.running[self._cut.id] = self._cut
+            cache.allocate(self._cut.id, self._cut.computed)
 
-    def commit_chunks(self) -> list[Entry]:
-        """As `commit`, of the step's prefills, after its decodes: the requests that ended with them."""
-        ended = _NONE
-        for entry, tokens, _, is_last in self.chunks:
+
+@dataclass(slots=True)
+class _Books:
+    """free: blocks that nobody held at first. due: how many decoding requests need a block at each clock, modulo the
+    block size. ending: who ends at which clock; ends: a heap of those clocks. joins: how often one joined."""
+
+    free: int
+    due: list[int]
+    ending: dict[int, list[Entry]] = field(default_factory=dict)
+    ends: list[int] = field(default_factory=list)
+    joins: int = 0
+
+    def prefilled(self, chunks: list[CountedChunk], clock: int) -> tuple[int, int, int, list[Entry]]:
+        """A step with these chunks has run. (requests that decode from now on, tokens that they hold less the clock,
+        blocks of those that ended at once, and those)."""
+        joined = held = freed = 0
+        ended, due = _NO_ENTRIES, self.due
+        for entry, tokens, _, is_last in chunks:
             entry.computed += tokens
-            if is_last:
-                entry.produced += 1
-                if entry.produced < entry.request.output_tokens:
-                    self._decode(entry)
-                else:
-                    self._leave_counted(entry)
-                    ended = [*ended, entry]
-        return ended
+            if not is_last:
+                continue
+            target = entry.target
+            entry.produced = produced = entry.produced + 1
+            left = entry.request.output_tokens - produced
+            if not left:
+                freed -= -target // len(due)
+                ended = [*ended, entry]
+                continue
+            joined += 1  # as `_decode`
+            held += target - clock
+            self.joins += 1
+            entry.order, entry.joined = self.joins, clock
+            entry.ends = end = clock + left
+            entry.due = place = (clock - target) % len(due)
+            due[place] += 1
+            if end in self.ending:
+                self.ending[end].append(entry)
+            else:
+                self.ending[end] = [entry]
+                heappush(self.ends, end)
+        return joined, held, freed, ended
 
-    def _grow_counted(self, steps: int) -> None:
-        """The blocks of so many steps after the one planned."""
-        due, size = self._due, self._size
-        blocks = steps // size * self._decoding
-        place = (self._clock + 1) % size
-        for _ in range(steps % size):
-            blocks += len(due[place])
-            place = place + 1 if place + 1 < size else 0
-        if blocks:
-            self._take(blocks)
 
-    def _leave_counted(self, entry: Entry) -> None:
-        del self.running[entry.request.id]
-        entry.computed = entry.target
-        self._free += -(-entry.target // self._size)
+def _steps_within(free: int, due: list[int], decoding: int, clock: int, repeats: int) -> int:
+    """How many of `repeats` decode steps from `clock` on, of which the first has its blocks, `free` blocks serve."""
+    if decoding * (repeats // len(due) + 1) <= free:
+        return repeats
+    for ahead in range(1, repeats):
+        free -= due[(clock + ahead) % len(due)]
+        if free < 0:
+            return ahead
+    return repeats

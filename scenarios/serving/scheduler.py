@@ -77,6 +77,7 @@ class Scheduler:
         self.kv = Admission(cache, pool)
         self.drafts = drafts
         self._query = drafts.query if drafts else 1
+        self._longest = self.kv.longest(self._query)
         self.running: dict[int, Entry] = {}  # in the order in which they were let in
         self._waiting: deque[Entry] = deque()
         self._urgent: list[tuple[int, int, int, Entry]] = []
@@ -110,11 +111,11 @@ class Scheduler:
 
     def takes(self, request: Request) -> bool:
         """Whether an empty cache holds the request to its end."""
-        return not self.kv.never_fits(request, self._query)
+        return request.input_tokens + request.output_tokens <= self._longest
 
     def entry(self, request: Request) -> Entry | None:
         """The request as the scheduler keeps it; None where not even an empty cache holds it to its end."""
-        if not self.takes(request):
+        if request.input_tokens + request.output_tokens > self._longest:
             return None
         entry = Entry(request)
         if self.drafts:

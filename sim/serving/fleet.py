@@ -53,6 +53,8 @@ class Transfer:
 class Inbox:
     """What a router has sent to an instance and the instance has not taken yet."""
 
+    is_open = False
+
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, Request]] = []
         self.ended_now: list[tuple[Request, int]] = []
@@ -209,10 +211,9 @@ def _outcome_of(load: Load, instance: Instance) -> ServingOutcome:
 
 def _use(role: str, instance: Instance) -> InstanceUse:
     loop = instance.loop
-    busy = sum(row[2] * row[3] + row[4] * (row[2] * (row[2] - 1) // 2) for row in loop.log.rows)
     tokens = sum(entry.request.output_tokens for entry in loop.done)
     prompts = sum(entry.request.input_tokens for entry in loop.done)
-    return InstanceUse(role, instance.sent, prompts, tokens, busy / TICKS_PER_NS)
+    return InstanceUse(role, instance.sent, prompts, tokens, loop.busy / TICKS_PER_NS)
 
 
 def _mean(values: Sequence[int]) -> float:

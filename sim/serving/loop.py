@@ -23,7 +23,7 @@ from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.requests import Request
 from scenarios.serving.scheduler import Scheduler, Step
 from sim.engines.costs import EngineCosts
-from sim.serving.outcome import Log
+from sim.serving.outcome import REASON_NUMBERS, Log
 from sim.serving.prices import TICKS_PER_NS, Piece, StepPrices
 
 #: As many steps at once as nothing stops.
@@ -40,7 +40,10 @@ class PooledKv:
 
 
 class Sender(Protocol):
-    """Where a loop's requests come from, and who hears that they ended. Times are ns."""
+    """Where a loop's requests come from, and who hears that they ended. Times are ns. is_open: what is sent, and when,
+    never depends on what ended, and `ended` need not be called."""
+
+    is_open: bool
 
     def next_ns(self) -> int | None:
         """When the next request comes, as far as is known."""
@@ -56,8 +59,9 @@ class Sender(Protocol):
 
 
 class Loop:
-    """The state of one engine's run. Times are ticks. kv: bytes that a swapped token copies. load_ticks: of a token
-    that comes from the pool of KV; loads_by_layer: they run behind the step, not before it."""
+    """The state of one engine's run. Times are ticks; busy: in steps (not counted where `CountedLoop` counts blocks).
+    kv: bytes that a swapped token copies. load_ticks: of a token that comes from the pool of KV; loads_by_layer: they
+    run behind the step, not before it."""
 
     def __init__(
         self,
@@ -73,12 +77,13 @@ class Loop:
         self._ahead = engine.plans_ahead
         self.swap_ticks = round(kv * TICKS_PER_NS / engine.swap_bytes_per_ns)
         self.load_ticks, self.loads_by_layer = 0, False
-        self.now = 0
+        self.now = self.busy = 0
         self._began = self._ended = -1  # of the step before
         self.log = Log()
         self.done: list[Entry] = []
         self.rejected: list[Request] = []
         self._next: int | None = None  # when the next request is with the scheduler
+        self._is_open = client.is_open
         self._grows = scheduler.drafts.tokens_per_step if scheduler.drafts else 1
         self._hosts: dict[tuple[int, int], tuple[int, int]] = {}
         self._pieces: dict[int, Piece] = {}  # the last of each number of decoding requests
@@ -137,15 +142,18 @@ class Loop:
 
     def _receive(self, seen: int) -> None:
         """Hand what has come up to `seen` to the scheduler; what can never be served is sent back."""
-        for at, request in self.client.send(-(-seen // TICKS_PER_NS) - self.engine.admission_ns):
-            entry = self.scheduler.entry(request)
-            if entry is None or request.input_tokens + request.output_tokens > self.longest:
+        client, longest, door_ns = self.client, self.longest, self.engine.admission_ns
+        entry_of, add = self.scheduler.entry, self.scheduler.add
+        for at, request in client.send(-(-seen // TICKS_PER_NS) - door_ns):
+            entry = entry_of(request)
+            if entry is None or request.input_tokens + request.output_tokens > longest:
                 self.rejected.append(request)
-                self.client.ended(request, at)
+                client.ended(request, at)
                 continue
             entry.arrived = at
-            self.scheduler.add(entry)
-        self._next = self._next_arrival()
+            add(entry)
+        following = client.next_ns()
+        self._next = None if following is None else (following + door_ns) * TICKS_PER_NS
 
     def _one(self, step: Step) -> None:
         """A step with prefills, or with blocks that come back from the host."""
@@ -166,7 +174,8 @@ class Loop:
             device = max(device, loading) if self.loads_by_layer else device + loading
         visible, hidden = self._host(decoding + len(step.chunks), len(step.chunks))
         length = max(device, hidden) + visible
-        self.log.add((self.now, decoding, 1, length, 0, len(step.chunks), alone, device, self.scheduler.blocked))
+        reason = REASON_NUMBERS[self.scheduler.blocked]
+        self.log.add((self.now, decoding, 1, length, 0, len(step.chunks), alone, device, reason))
         self._commit(step, 1, length, length)
         for entry in step.ready:
             if entry.first < 0:
@@ -218,12 +227,14 @@ class Loop:
             repeats = min(repeats, steps_until(wait, length, more) + (self._ahead and wait > 0))
         if repeats > 1 and limit is not None:
             repeats = min(repeats, steps_until(limit - self.now, length, more))
-        self.log.add((self.now, decoding, repeats, length, more, 0, device, device, self.scheduler.blocked))
+        reason = REASON_NUMBERS[self.scheduler.blocked]
+        self.log.add((self.now, decoding, repeats, length, more, 0, device, device, reason))
         return repeats, length, more
 
     def _commit(self, step: Step, repeats: int, ticks: int, last: int) -> None:
         """After `repeats` steps that took `ticks`, the last of them `last`."""
         self.now += ticks
+        self.busy += ticks
         self._began, self._ended = self.now - last, self.now
         prefilled, ended = self.scheduler.commit(step, repeats)
         for entry in prefilled:
@@ -234,10 +245,17 @@ class Loop:
 
     def _over(self, ended: list[Entry]) -> None:
         """The requests' last tokens came with the step that ends now."""
+        now = self.now
+        for entry in ended:
+            entry.last = now
+        self.done += ended
+        if not self._is_open:
+            self._tell(ended)
+
+    def _tell(self, ended: list[Entry]) -> None:
+        """The client hears what ended, and may send more."""
         now_ns = self._now_ns
         for entry in ended:
-            entry.last = self.now
-            self.done.append(entry)
             self.client.ended(entry.request, now_ns)
         self._next = self._next_arrival()
 
@@ -247,8 +265,11 @@ def steps_until(ticks: int, length: int, more: int) -> int:
     `more` longer."""
     if ticks <= length:
         return 1
+    steps = -(-ticks // length)
     if more == 0:
-        return -(-ticks // length)
+        return steps
+    if more > 0 and (steps - 1) * length + more * ((steps - 1) * (steps - 2) // 2) < ticks:
+        return steps
     half = length - more / 2
     steps = max(1, int((sqrt(max(0.0, half * half + 2.0 * more * ticks)) - half) / more))
     while steps > 1 and (steps - 1) * length + more * ((steps - 1) * (steps - 2) // 2) >= ticks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
+from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,39 @@ Floats = NDArray[np.float64]
 
 #: Why a request that waits was not let in, as numbers of the log.
 REASONS = ("", "slots", "kv", "prefill")
-
-
-#: A run of steps: start, decoding requests, steps, ticks of the first step, by how much each next one is longer,
-#: prefill chunks, ticks that the first step's decodes would take alone, ticks of the device in the first step, why
-#: requests wait.
-Run = tuple[int, int, int, int, int, int, int, int, str]
+REASON_NUMBERS = {reason: number for number, reason in enumerate(REASONS)}
 
 
 class Log:
-    """Runs of steps, in order."""
+    """Runs of steps, in order: of each, as `pack` has them, start, decoding requests, steps, ticks of the first step,
+    by how much each next one is longer, prefill chunks, ticks that the first step's decodes would take alone, ticks of
+    the device in the first step, and the number of why requests wait. Numbers beyond 2^53 are rounded."""
+
+    COLUMNS = 9
+    pack = staticmethod(Struct(f"{COLUMNS}d").pack)
 
     def __init__(self) -> None:
-        self.rows: list[Run] = []
-        self.add = self.rows.append
+        self.cells = bytearray()
+
+    def add(self, run: tuple[int, ...]) -> None:
+        self.cells += self.pack(*run)
+
+    def steps(self) -> Steps:
+        """As columns."""
+        start, decoding, steps, first, more, chunks, alone, device, blocked = (
+            np.frombuffer(self.cells, np.float64).reshape(-1, self.COLUMNS).T
+        )
+        return Steps(
+            start / TICKS_PER_NS,
+            decoding.astype(np.int64),
+            steps=steps.astype(np.int64),
+            first_ns=first / TICKS_PER_NS,
+            more_ns=more / TICKS_PER_NS,
+            chunks=chunks.astype(np.int64),
+            alone_ns=alone / TICKS_PER_NS,
+            device_ns=device / TICKS_PER_NS,
+            blocked=blocked.astype(np.int64),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,54 +145,31 @@ def outcome_of(
     load: Load, done: list[Entry], rejected: list[Request], log: Log, scheduler: Scheduler
 ) -> ServingOutcome:
     """The outcome of a run that is over."""
-    done = sorted(done, key=attrgetter("request.id"))
+    done = sorted(done, key=attrgetter("id"))
+    requests = [entry.request for entry in done]
 
-    def ints(name: str) -> Ints:
-        return np.fromiter(map(attrgetter(name), done), np.int64, len(done))
+    def ns(ticks: list[int]) -> Ints:
+        return np.array([-(-at // TICKS_PER_NS) for at in ticks], np.int64)
 
-    def ns(name: str) -> Ints:
-        return np.fromiter((-(-ticks // TICKS_PER_NS) for ticks in map(attrgetter(name), done)), np.int64, len(done))
-
-    ids, warmup = ints("request.id"), [request.id for request in load.requests[: load.warmup]]
-    columns: list[list[Any]] = [[row[place] for row in log.rows] for place in range(9)]
-    numbers = {reason: number for number, reason in enumerate(REASONS)}
-    start, decoding, steps, length, more, chunks, alone, device, blocked = columns
+    ids = np.array([entry.id for entry in done], np.int64)
     return ServingOutcome(
         ids=ids,
-        arrived_ns=ints("arrived"),
-        started_ns=ns("started"),
-        first_ns=ns("first"),
-        last_ns=ns("last"),
-        input_tokens=ints("request.input_tokens"),
-        output_tokens=ints("request.output_tokens"),
-        counted=~np.isin(ids, warmup),
+        arrived_ns=np.array([entry.arrived for entry in done], np.int64),
+        started_ns=ns([entry.started for entry in done]),
+        first_ns=ns([entry.first for entry in done]),
+        last_ns=ns([entry.last for entry in done]),
+        input_tokens=np.array([request.input_tokens for request in requests], np.int64),
+        output_tokens=np.array([request.output_tokens for request in requests], np.int64),
+        counted=~np.isin(ids, [request.id for request in load.requests[: load.warmup]]),
         rejected=len(rejected),
         preemptions=scheduler.preemptions,
         usage_peak=scheduler.kv.usage_peak,
         hit_tokens=scheduler.kv.hit_tokens,
         asked_tokens=scheduler.kv.asked_tokens,
         loaded_tokens=scheduler.kv.loaded_tokens,
-        steps=Steps(
-            _ns(start),
-            _ints(decoding),
-            steps=_ints(steps),
-            first_ns=_ns(length),
-            more_ns=_ns(more),
-            chunks=_ints(chunks),
-            alone_ns=_ns(alone),
-            device_ns=_ns(device),
-            blocked=_ints([numbers[reason] for reason in blocked]),
-        ),
+        steps=log.steps(),
         tokens_per_step=scheduler.drafts.tokens_per_step if scheduler.drafts else 1.0,
     )
-
-
-def _ns(ticks: list[Any]) -> Floats:
-    return np.fromiter(ticks, np.float64, len(ticks)) / TICKS_PER_NS
-
-
-def _ints(numbers: list[Any]) -> Ints:
-    return np.fromiter(numbers, np.int64, len(numbers))
 
 
 def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:

@@ -50,6 +50,10 @@ TOKEN_POINTS = tuple(
 EXTRA_POINTS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 #: What decoding requests add is played in steps of 1,024 tokens, or above so many in steps of four times as many.
 MANY_TOKENS = 1024
+#: What decoding requests add to a step with prefills: (from how many tokens of context on, and below how many, ns, ns
+#: per token of context).
+_Extra = tuple[int, int, float, float]
+_NOWHERE: _Extra = (0, 0, 0.0, 0.0)
 #: A context that no batch reaches.
 ENDLESS = 1 << 60
 
@@ -110,7 +114,9 @@ class GridPrices:
         self._tokens = token_points(case)
         self._rows: dict[int, int] = {}
         self._pieces: dict[tuple[int, int], Piece] = {}
-        self._extras: dict[tuple[int, int, bool], tuple[float, float]] = {}
+        self._extras: dict[tuple[int, int, bool], _Extra] = {}
+        self._last_many: dict[int, _Extra] = {}  # of each number of requests
+        self._last_few: dict[int, _Extra] = {}
         self._prefills: dict[int, tuple[float, float]] = {}
         self._prefill_points: dict[int, tuple[float, float]] = {}
         self._added: dict[tuple[int, int, bool], int] = {}
@@ -170,12 +176,12 @@ class GridPrices:
             known = self._prefills[total] = self._prefill(total)
         ns = known[0] + known[1] * pairs
         if requests:
-            place = max(0, (context_tokens // (requests * MIN_CONTEXT)).bit_length() - 1)
-            key = requests, place, total > MANY_TOKENS
-            extra = self._extras.get(key)
-            if extra is None:
-                extra = self._extras[key] = self._extra(*key)
-            ns += extra[0] + extra[1] * context_tokens
+            many = total > MANY_TOKENS
+            last = self._last_many if many else self._last_few
+            start, end, added, slope = last.get(requests, _NOWHERE)
+            if not start <= context_tokens < end:
+                start, end, added, slope = last[requests] = self._extra(requests, context_tokens, many)
+            ns += added + slope * context_tokens
         return round(ns * self._factor * TICKS_PER_NS)
 
     def _prefill(self, tokens: int) -> tuple[float, float]:
@@ -198,12 +204,18 @@ class GridPrices:
         known = self._prefill_points[tokens] = alone - slope * tokens * (tokens + 1) / 2, slope
         return known
 
-    def _extra(self, requests: int, place: int, many: bool) -> tuple[float, float]:
-        """(ns, ns per token of context) that decoding requests add to a step with prefills."""
+    def _extra(self, requests: int, context_tokens: int, many: bool) -> _Extra:
+        """What decoding requests add to a step with prefills."""
+        place = max(0, (context_tokens // (requests * MIN_CONTEXT)).bit_length() - 1)
+        known = self._extras.get((requests, place, many))
+        if known is not None:
+            return known
         low, high = MIN_CONTEXT << place, MIN_CONTEXT << (place + 1)
         at_low, at_high = self._extra_ns(requests, low, many), self._extra_ns(requests, high, many)
         slope = (at_high - at_low) / (requests * (high - low))
-        return at_low - slope * requests * low, slope
+        start = requests * low if place else 0
+        known = self._extras[requests, place, many] = start, requests * high, at_low - slope * requests * low, slope
+        return known
 
     def _extra_ns(self, requests: int, context: int, many: bool) -> float:
         lower, upper, share = _between(EXTRA_POINTS, requests)

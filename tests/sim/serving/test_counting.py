@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scenarios.serving.admission import KvCache
-from scenarios.serving.counting import CountingScheduler
+from scenarios.serving.counting import CountedSteps, CountingScheduler
 from scenarios.serving.drafts import Drafts
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache
 from scenarios.serving.prefix_cache import PrefixCache
@@ -85,8 +85,8 @@ def both(
     config = SpeculativeConfig(method="ngram", num_speculative_tokens=2, acceptance=0.6)
     outcomes = []
     for counts in (True, False):
-        count = CountingScheduler.count if counts else lambda self: False
-        with patch.object(CountingScheduler, "count", count), patch.object(counted, "PATIENCE", patience):
+        steps = CountingScheduler.counted if counts else lambda self: None
+        with patch.object(CountingScheduler, "counted", steps), patch.object(counted, "PATIENCE", patience):
             drafts = Drafts(config, 0) if drafted else None
             kept = cache()
             outcomes.append(serve(load, limits, kept, Captured(), engine, 150, 1000, drafts))
@@ -133,16 +133,23 @@ def test_blocks_are_counted_and_a_step_that_lacks_some_is_the_schedulers(
 ) -> None:
     load = Load(tuple(Request(n, 3000 * n, 10 + 7 * n % 50, 20 + 11 * n % 60) for n in range(120)))
     limits = Limits(8, 64)
-    planned = []
-    plan = CountingScheduler.plan_counted
+    counts, steps = [], CountingScheduler._counted
 
-    def watched(self: CountingScheduler) -> bool:
-        planned.append(plan(self))
-        return planned[-1]
+    def watched(self: CountingScheduler) -> CountedSteps:
+        counted, sent = steps(self), None
+        counts.append(0)
+        try:
+            while True:
+                sent = yield counted.send(sent)
+                counts[-1] += sent is not None
+        except StopIteration:
+            return
+        finally:
+            counted.close()
 
-    monkeypatch.setattr(CountingScheduler, "plan_counted", watched)
+    monkeypatch.setattr(CountingScheduler, "_counted", watched)
     with_counts, without = both(load, limits, lambda: PagedCache(blocks, 16), EngineCosts(per_step_ns=700))
     assert columns(with_counts) == columns(without)
     assert (with_counts.preemptions > 0) == preempts
-    assert planned.count(True) > 20
-    assert (planned.count(False) > 0) == preempts
+    assert sum(counts) > 20
+    assert (len(counts) > 1) == preempts
