@@ -74,9 +74,9 @@ def _finish(root: Node, file: Path, sets: Sequence[str], sources: list[str], pro
 
 
 def located(loaded: Loaded, where: str) -> str:
-    """Where the value of a dotted field stands: `file:line:column`, `--set key=value`, or the file where defaulted."""
-    node = loaded.document.find(parse_path(where))
-    return str(node.mark if node else Mark(loaded.document.name))
+    """Where the value of a dotted field stands: `file:line:column` or `--set key=value`; of one that is not given, the
+    nearest part above it that is."""
+    return str(loaded.document.mark(parse_path(where)))
 
 
 def problem(loaded: Loaded, where: str, what: str) -> ScenarioError:

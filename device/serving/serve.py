@@ -18,7 +18,7 @@ from device.serving.texts import Texts
 from device.weights.weights import Checkpoint, checkpoint_of
 from scenarios.batches import capture_sizes
 from scenarios.exchange.served import Deployed, ServedRun
-from scenarios.loader import Loaded, folder_of, problem
+from scenarios.loader import Loaded, folder_of, located, problem
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
 from scenarios.schema import Scenario
@@ -27,6 +27,7 @@ from scenarios.serving.deployment import cache_of, limits_of, longest_tokens
 from scenarios.serving.kv_cache import ContiguousCache, blocks_of
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Scheduler
+from scenarios.serving.traces import FILE_KEY
 from scenarios.serving.traffic import load_of
 
 #: Prompts from which the scales of INT8 channels are taken.
@@ -100,7 +101,8 @@ def served(backend: Backend, loaded: Loaded, deployed: Deployed, clock: Kind = "
     scenario = loaded.scenario
     _refuse(loaded, backend.name)
     base = folder_of(loaded, "model")
-    load = load_of(scenario.workload, scenario.protocol.seed, folder_of(loaded, "workload.traffic.trace.file"))
+    named = f"{located(loaded, FILE_KEY)}: {FILE_KEY}"
+    load = load_of(scenario.workload, scenario.protocol.seed, folder_of(loaded, FILE_KEY), named)
     task = Task(scenario, load_model(scenario.model, base), load)
     try:
         whole = cache_of(scenario, deployed.kv_tokens, task.longest)

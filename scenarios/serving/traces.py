@@ -8,14 +8,14 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, quoted
+from scenarios.files.json_places import json_place
 from scenarios.traffic_settings import TraceFile
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -37,22 +37,33 @@ class Trace:
     hash_tokens: int = 0
 
 
+#: The key that names a trace's file.
+FILE_KEY = "workload.traffic.trace.file"
 #: (arrival s, input tokens, output tokens, hashes) of one request.
 Row = tuple[float, int, int, tuple[int, ...]]
 
 
-def read_trace(trace: TraceFile, folder: Path, number: int | None = None) -> Trace:
-    """The first `number` requests of a trace file. Raises ScenarioError, file:line where a row is wrong."""
+class _Wrong(Exception):
+    """`what` is wrong with a row's `field`: who knows its place says it."""
+
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(field, what)
+        self.field, self.what = field, what
+
+
+def read_trace(trace: TraceFile, folder: Path, number: int | None = None, where: str = FILE_KEY) -> Trace:
+    """The first `number` requests of a trace file. where: what names it. Raises ScenarioError, file:line:column where a
+    row is wrong."""
     path = _place(trace.file, folder)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ScenarioError([f"workload.traffic.trace.file: cannot read {quoted(str(path))}: {reason}"]) from None
+        raise ScenarioError([f"{where}: cannot read {quoted(str(path))}: {reason}"]) from None
     read = {"azure": _azure, "burstgpt": _burstgpt, "mooncake": _mooncake, "sharegpt": _sharegpt}[trace.form]
     rows = sorted(read(text, str(path)), key=lambda row: row[0])[:number]
     if not rows:
-        raise ScenarioError([f"{path}: no request in it (read as {trace.form})"])
+        raise ScenarioError([f"{path}:1:1: no request in it (read as {trace.form})"])
     start = rows[0][0]
     return Trace(
         tuple(round(1e9 * (row[0] - start)) for row in rows),
@@ -71,27 +82,23 @@ def _place(name: str, folder: Path) -> Path:
 
 def _azure(text: str, path: str) -> Iterator[Row]:
     """TIMESTAMP, ContextTokens, GeneratedTokens (AzurePublicDataset, LLM inference traces 2023 and 2024)."""
-    for where, row in _csv(text, path, ("TIMESTAMP", "ContextTokens", "GeneratedTokens")):
-        yield (
-            _date_s(row["TIMESTAMP"], where),
-            _tokens(row["ContextTokens"], where),
-            _tokens(row["GeneratedTokens"], where),
-            (),
-        )
+
+    def request(row: dict[str, str]) -> Row:
+        return _date_s(row, "TIMESTAMP"), _tokens(row, "ContextTokens"), _tokens(row, "GeneratedTokens"), ()
+
+    return _rows_of_csv(text, path, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), request)
 
 
 def _burstgpt(text: str, path: str) -> Iterator[Row]:
     """Timestamp in s, Request tokens, Response tokens; failed requests have no response and are left out (BurstGPT's
     README)."""
-    for where, row in _csv(text, path, ("Timestamp", "Request tokens", "Response tokens")):
+
+    def request(row: dict[str, str]) -> Row | None:
         if row["Response tokens"].strip() in ("0", "0.0"):
-            continue
-        yield (
-            _number(row["Timestamp"], where),
-            _tokens(row["Request tokens"], where),
-            _tokens(row["Response tokens"], where),
-            (),
-        )
+            return None
+        return _number(row, "Timestamp"), _tokens(row, "Request tokens"), _tokens(row, "Response tokens"), ()
+
+    return _rows_of_csv(text, path, ("Timestamp", "Request tokens", "Response tokens"), request)
 
 
 def _mooncake(text: str, path: str) -> Iterator[Row]:
@@ -99,84 +106,111 @@ def _mooncake(text: str, path: str) -> Iterator[Row]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
-        where = f"{path}:{number}"
-        row = _json(line, where)
-        missing = [key for key in ("timestamp", "input_length", "output_length") if key not in row]
-        if missing:
-            raise ScenarioError([f"{where}: no {missing[0]}"])
-        hashes = row.get("hash_ids", [])
-        if not isinstance(hashes, list) or not all(isinstance(name, int) and name >= 0 for name in hashes):
-            raise ScenarioError([f"{where}: hash_ids must be a list of whole numbers"])
-        yield (
-            _number(row["timestamp"], where) / 1000,
-            _tokens(row["input_length"], where),
-            _tokens(row["output_length"], where),
-            tuple(hashes),
-        )
+        row = _json(line, path, number)
+        try:
+            yield _mooncake_request(row)
+        except _Wrong as wrong:
+            column = json_place(path, line, (wrong.field,)).column
+            raise ScenarioError([f"{path}:{number}:{column}: {wrong.what}"]) from None
+
+
+def _mooncake_request(row: dict[str, Any]) -> Row:
+    for key in ("timestamp", "input_length", "output_length"):
+        if key not in row:
+            raise _Wrong(key, f"no {key}")
+    hashes = row.get("hash_ids", [])
+    if not isinstance(hashes, list) or not all(isinstance(name, int) and name >= 0 for name in hashes):
+        raise _Wrong("hash_ids", "hash_ids must be a list of whole numbers")
+    return _number(row, "timestamp") / 1000, _tokens(row, "input_length"), _tokens(row, "output_length"), tuple(hashes)
 
 
 def _sharegpt(text: str, path: str) -> Iterator[Row]:
     """A JSON list of conversations; prompt and answer of each are its first two turns, about four characters a
     token."""
-    conversations = _json(text, path, list)
-    for number, conversation in enumerate(conversations, start=1):
-        where = f"{path}: conversation {number}"
+    conversations = _json(text, path, kind=list)
+    for number, conversation in enumerate(conversations):
         turns = conversation.get("conversations") if isinstance(conversation, dict) else None
         if not isinstance(turns, list):
-            raise ScenarioError([f"{where}: no list of conversations"])
+            where = json_place(path, text, (number, "conversations"))
+            raise ScenarioError([f"{where}: conversation {number + 1} has no list of conversations"])
         texts = [turn.get("value") for turn in turns[:2] if isinstance(turn, dict)]
         if len(texts) == 2 and all(isinstance(value, str) and value for value in texts):
             prompt, answer = (max(1, -(-len(str(value)) // CHARACTERS_PER_TOKEN)) for value in texts)
             yield 0.0, prompt, answer, ()
 
 
-def _csv(text: str, path: str, columns: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """(file:line, row) of each row."""
-    reader = csv.DictReader(StringIO(text))
-    missing = [column for column in columns if column not in (reader.fieldnames or ())]
-    if missing:
-        raise ScenarioError([f"{path}:1: no column {quoted(missing[0])}"])
+def _rows_of_csv(
+    text: str, path: str, columns: tuple[str, ...], request: Callable[[dict[str, str]], Row | None]
+) -> Iterator[Row]:
+    """The request of each row, where it has one."""
+    lines = text.splitlines()
+    reader = csv.DictReader(lines)
+    names = list(reader.fieldnames or ())
+    for column in columns:
+        if column not in names:
+            raise ScenarioError([f"{path}:1:1: no column {quoted(column)}"])
     for row in reader:
-        where = f"{path}:{reader.line_num}"
+        number = reader.line_num
         if any(row[column] is None for column in columns):
-            raise ScenarioError([f"{where}: fewer fields than columns"])
-        yield where, row
+            raise ScenarioError([f"{path}:{number}:1: fewer fields than columns"])
+        try:
+            read = request(row)
+        except _Wrong as wrong:
+            where = _place_of_field(path, number, lines[number - 1], names.index(wrong.field))
+            raise ScenarioError([f"{where}: {wrong.what}"]) from None
+        if read is not None:
+            yield read
 
 
-def _json(text: str, where: str, kind: type = dict) -> Any:
+def _place_of_field(path: str, number: int, line: str, index: int) -> str:
+    """file:line:column of a CSV field."""
+    at, commas, in_quotes = 0, 0, False
+    while commas < index and at < len(line):
+        in_quotes ^= line[at] == '"'
+        commas += line[at] == "," and not in_quotes
+        at += 1
+    return f"{path}:{number}:{at + 1}"
+
+
+def _json(text: str, path: str, line: int = 1, kind: type = dict) -> Any:
+    """`text`, which is at `line` of a file, parsed."""
     try:
-        read = json.loads(text)
+        value = json.loads(text)
+    except RecursionError:
+        raise ScenarioError([f"{path}:{line}:1: no JSON: nested too deep"]) from None
     except ValueError as error:
-        raise ScenarioError([f"{where}: no JSON: {error}"]) from None
-    if not isinstance(read, kind):
-        raise ScenarioError([f"{where}: must be a JSON {'list' if kind is list else 'object'}"])
-    return read
+        below, column = getattr(error, "lineno", 1), getattr(error, "colno", 1)
+        what = getattr(error, "msg", str(error))
+        raise ScenarioError([f"{path}:{line + below - 1}:{column}: no JSON: {what}"]) from None
+    if not isinstance(value, kind):
+        raise ScenarioError([f"{path}:{line}:1: must be a JSON {'list' if kind is list else 'object'}"])
+    return value
 
 
-def _number(value: Any, where: str) -> float:
+def _number(row: dict[str, Any], field: str) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float(row[field])
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not 0 <= number < 1e12:
-        raise ScenarioError([f"{where}: {quoted(str(value))} is no time"])
+        raise _Wrong(field, f"{quoted(str(row[field]))} is no time")
     return number
 
 
-def _tokens(value: Any, where: str) -> int:
+def _tokens(row: dict[str, Any], field: str) -> int:
     try:
-        tokens = int(float(value))
+        tokens = int(float(row[field]))
     except (TypeError, ValueError, OverflowError):
         tokens = 0
     if tokens < 1:
-        raise ScenarioError([f"{where}: {quoted(str(value))} is no number of tokens"])
+        raise _Wrong(field, f"{quoted(str(row[field]))} is no number of tokens")
     return tokens
 
 
-def _date_s(text: str, where: str) -> float:
+def _date_s(row: dict[str, str], field: str) -> float:
     """Seconds of `2023-11-16 18:17:03.9799600`; a time without a zone is UTC."""
     try:
-        date = datetime.fromisoformat(text.strip())
+        date = datetime.fromisoformat(row[field].strip())
     except ValueError:
-        raise ScenarioError([f"{where}: {quoted(text)} is no date and time"]) from None
+        raise _Wrong(field, f"{quoted(row[field])} is no date and time") from None
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.serving.requests import Load, Request
-from scenarios.serving.traces import Trace, read_trace
+from scenarios.serving.traces import FILE_KEY, Trace, read_trace
 from scenarios.settings import Workload
 from scenarios.traffic_settings import MAX_TOKENS, Lengths, Traffic
 
@@ -23,16 +23,16 @@ DEFAULT_REQUESTS = 1000
 Ints = NDArray[np.int64]
 
 
-def load_of(workload: Workload, seed: int, folder: Path = Path()) -> Load:
+def load_of(workload: Workload, seed: int, folder: Path = Path(), where: str = FILE_KEY) -> Load:
     """The requests of `workload.traffic`.
 
-    folder: where a trace file is looked up. Raises ScenarioError where the trace cannot be read, ValueError where there
-    is no traffic.
+    folder: where a trace file is looked up; where: what names it. Raises ScenarioError where the trace cannot be read,
+    ValueError where there is no traffic.
     """
     traffic = workload.traffic
     if traffic is None:
         raise ValueError("a workload without traffic has no requests in time")
-    trace = read_trace(traffic.trace, folder, traffic.requests) if traffic.trace else None
+    trace = read_trace(traffic.trace, folder, traffic.requests, where) if traffic.trace else None
     arrivals, lengths, contents = (np.random.default_rng([seed, part]) for part in range(3))
     times = _times_ns(traffic, trace, arrivals)
     number = len(times)

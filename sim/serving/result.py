@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scenarios.errors import ScenarioError
-from scenarios.loader import Loaded, folder_of, problem
+from scenarios.loader import Loaded, folder_of, located, problem
 from scenarios.ops.program import Batch, Group
 from scenarios.serving.requests import Load
+from scenarios.serving.traces import FILE_KEY
 from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
 from sim.engines.costs import EngineCosts
@@ -54,9 +55,9 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
     engine = engine_of(loaded)
     ranks = workers_on_a_host(case.model.cards, case.hardware)
     costs = scheduled(case, engine.costs(ranks))
-    folder = folder_of(loaded, "workload.traffic.trace.file")
+    folder = folder_of(loaded, FILE_KEY)
     seed = scenario.protocol.seed
-    load = load_of(scenario.workload, seed, folder)
+    load = load_of(scenario.workload, seed, folder, f"{located(loaded, FILE_KEY)}: {FILE_KEY}")
     prices = prices_of(case, costs)
     front = _prefill_tier(loaded, engine)
     try:

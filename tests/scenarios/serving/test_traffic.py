@@ -123,12 +123,20 @@ def test_mooncake_hashes_name_blocks_of_512_tokens() -> None:
 @pytest.mark.parametrize(
     ("text", "form", "message"),
     [
-        ("a,b\n1,2\n", "azure", "t.csv:1: no column 'TIMESTAMP'"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,2\n", "azure", "t.csv:2: 'soon' is no date and time"),
-        ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,x,2\n", "azure", "t.csv:2: 'x' is no"),
-        ('{"timestamp": 1, "input_length": 3}\n', "mooncake", "t.csv:1: no output_length"),
-        ("{\n", "mooncake", "t.csv:1: no JSON"),
-        ("{}", "sharegpt", "must be a JSON list"),
+        ("a,b\n1,2\n", "azure", "t.csv:1:1: no column 'TIMESTAMP'"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\nsoon,1,2\n", "azure", "t.csv:2:1: 'soon' is no date and time"),
+        (
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,x,2\n",
+            "azure",
+            "t.csv:2:29: 'x' is no",
+        ),
+        ('Model,Timestamp,Request tokens,Response tokens\n"a,b",1,2,-3\n', "burstgpt", "t.csv:2:11: '-3' is no"),
+        ('{"timestamp": 1, "input_length": 3}\n', "mooncake", "t.csv:1:1: no output_length"),
+        ('{"timestamp": 1, "input_length": 0, "output_length": 2}\n', "mooncake", "t.csv:1:34: '0' is no number"),
+        ("{\n", "mooncake", "t.csv:1:2: no JSON"),
+        ("{}", "sharegpt", "t.csv:1:1: must be a JSON list"),
+        pytest.param("[" * 100_000, "sharegpt", "t.csv:1:1: no JSON: nested too deep", id="nested"),
+        ('[\n{"id": 1}]', "sharegpt", "t.csv:2:1: conversation 1 has no list of conversations"),
         ("Timestamp,Request tokens,Response tokens\n", "burstgpt", "no request in it"),
     ],
 )
