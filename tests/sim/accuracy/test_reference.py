@@ -36,7 +36,7 @@ def test_a_changed_value_is_seen(tmp_path: Path) -> None:
     assert checksums.differing(tmp_path) == ["steps.csv"]
 
 
-@pytest.mark.parametrize("name", ["kernels.csv", "steps.csv", "ladders.csv", "overlaps.csv"])
+@pytest.mark.parametrize("name", ["kernels.csv", "steps.csv", "ladders.csv", "overlaps.csv", "serving.csv"])
 def test_each_row_names_its_source(name: str) -> None:
     with (FOLDER / name).open(newline="") as file:
         rows = list(csv.DictReader(file))
