@@ -55,7 +55,7 @@ def serving_result(
 ) -> dict[str, Any]:
     """The `serving` part of a `validate` result. fitted_on: ids of rows that engines were fitted on; not scored."""
     scored = [a for a in answers if a.deployed.row.scored and a.deployed.row.id not in fitted_on]
-    below = [a for a in scored if not a.deployed.row.saturated]
+    below = _below_saturation(scored)
     past = [a for a in scored if a.deployed.row.saturated]
     return {
         "rows": [_listed(answer, fitted_on) for answer in answers],
@@ -68,6 +68,15 @@ def serving_result(
         },
         "unpriced": list(unpriced),
     }
+
+
+def tpot_errors(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Errors of TPOT over the scored of `answers` below saturation, as in `serving_result`."""
+    return _errors("tpot", _below_saturation([answer for answer in answers if answer.deployed.row.scored]))
+
+
+def _below_saturation(answers: Sequence[Answer]) -> list[Answer]:
+    return [answer for answer in answers if not answer.deployed.row.saturated]
 
 
 def _listed(answer: Answer, fitted_on: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.fitting.served import HEALTHY
 from sim.report.tables import Column, fitted
 
 #: Parts of the result that this table draws -> its title.
@@ -33,7 +34,24 @@ def serving_table(part: dict[str, Any], title: str, width: int) -> Any:
         Column("TTFT", [percent(r["ttft_error"], signed=True) for r in rows], right=True, rank=1),
         Column("tokens/s", [percent(r["throughput_error"], signed=True) for r in rows], right=True),
     ]
-    return fitted(title, columns, width, [_note(part, metric) for metric in ("tpot", "ttft", "throughput")])
+    notes = [_note(part, metric) for metric in ("tpot", "ttft", "throughput")]
+    return fitted(title, columns, width, [*notes, *_host_notes(part)])
+
+
+def _host_notes(part: dict[str, Any]) -> list[str]:
+    """Of fitted engines: what each host takes over its profile, and how far off healthy ones were before the fit."""
+    hosts = part.get("hosts")
+    if not hosts:
+        return []
+    factors = ", ".join(f"{host['deployment']} {host['host_factor']:.1f}" for host in hosts)
+    healthy, errors = sum(host["healthy"] for host in hosts), part["healthy"]
+    text = (
+        f"healthy hosts, up to {HEALTHY}: {healthy} of {len(hosts)}; before the fit their TPOT: {errors['rows']} rows"
+    )
+    return [
+        f"host of a step over its profile's: {factors}",
+        f"{text}, median error {percent(errors['median'])}, {percent(errors['coverage'])} inside",
+    ]
 
 
 def _mark(row: dict[str, Any]) -> str:

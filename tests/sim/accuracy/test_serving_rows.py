@@ -201,6 +201,24 @@ def test_calibrated_rows_are_scored_on_the_others(tmp_path: Path) -> None:
     assert result["serving_calibrated"]["tpot"]["rows"] == 2
     assert result["serving_calibrated"]["rows"][0]["fitted"]
     assert result["serving_calibrated"]["tpot"]["median"] < 0.02 < result["serving"]["tpot"]["median"]
+    (host,) = result["serving_calibrated"]["hosts"]
+    assert (host["deployment"], host["fitted_on"], host["profile"]) == ("mine", "r1", "vllm_ascend_0_18")
+    assert host["low"] < host["host_factor"] < host["high"]
+    assert host["host_factor"] == pytest.approx(4.0, rel=0.1)  # 40 ms where the profile says 10
+    assert not host["healthy"]
+    assert result["serving_calibrated"]["healthy"]["rows"] == 0
+
+
+def test_healthy_hosts_are_scored_before_the_fit(tmp_path: Path) -> None:
+    """A deployment that takes what its profile says is healthy, and its first row counts, as nothing was fitted yet."""
+    good, _ = split(read_serving(file_of(tmp_path, row(1, 4, 20), row(2, 8, 20)))[0])
+    seen = [priced(deployed, deployed.engine).value.tpot_ms for deployed in good]
+    rows, refused = read_serving(file_of(tmp_path, row(1, 4, seen[0]), row(2, 8, seen[1])))
+    fitted = served_results(rows, refused, calibrate=True)["serving_calibrated"]
+    assert fitted["hosts"][0]["healthy"]
+    assert fitted["hosts"][0]["host_factor"] == pytest.approx(1.0, rel=0.05)
+    assert fitted["healthy"]["rows"] == 2
+    assert fitted["healthy"]["median"] < 1e-6
 
 
 def test_a_deployment_without_a_row_to_fit_is_unpriced(tmp_path: Path) -> None:
