@@ -75,8 +75,15 @@ def _finish(root: Node, file: Path, sets: Sequence[str], sources: list[str], pro
 
 def located(loaded: Loaded, where: str) -> str:
     """Where the value of a dotted field stands: `file:line:column` or `--set key=value`; of one that is not given, the
-    nearest part above it that is."""
-    return str(loaded.document.mark(parse_path(where)))
+    nearest part above it that a file holds."""
+    node, above = loaded.document.root, Mark(loaded.document.name)
+    for key in parse_path(where):
+        above = node.mark if node.mark.line else above
+        child = node.child(key)
+        if child is None:
+            return str(above)
+        node = child
+    return str(node.mark)
 
 
 def problem(loaded: Loaded, where: str, what: str) -> ScenarioError:

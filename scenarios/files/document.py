@@ -108,7 +108,8 @@ def merge(base: Node, over: Node) -> Node:
     """`over` laid on `base`: mappings merge key by key, anything else replaces.
 
     A null over a scalar or a list takes the key away, so a field goes back to its default; over a mapping it stays and
-    is refused later, because an emptied section is more often an accident than a wish.
+    is refused later, because an emptied section is more often an accident than a wish. A section of a file stays where
+    the file has it, whatever a `--set` adds to it.
     """
     if not isinstance(base.value, dict) or not isinstance(over.value, dict):
         return over
@@ -121,7 +122,7 @@ def merge(base: Node, over: Node) -> Node:
             del merged[key]
         else:
             merged[key] = Entry(entry.key, merge(below.node, entry.node))
-    return Node(over.mark, merged)
+    return Node(over.mark if over.mark.line or not base.mark.line else base.mark, merged)
 
 
 _STEP = re.compile(r"\[(\d+)\]|([^.\[]+)")

@@ -206,8 +206,10 @@ def test_later_checks_can_say_where(folder: Path) -> None:
     assert located(loaded, "workload.batch") == "f.yaml:2:10"
     assert located(loaded, "workload.input_tokens") == "--set workload.input_tokens=99"
     assert located(loaded, "engine.cudagraph_capture_sizes[0]") == "--set engine.cudagraph_capture_sizes=[1]"
-    assert located(loaded, "workload.output_tokens") == "f.yaml"
-    assert located(loaded, "nothing.like.this") == "f.yaml"
+    # Of what is not given, the part of the file that lacks it; a `--set` next to it says nothing of it.
+    assert located(loaded, "workload.output_tokens") == "f.yaml:2:3"
+    assert located(loaded, "slo.ttft_ms") == "f.yaml:1:1"
+    assert located(loaded, "nothing.like.this") == "f.yaml:1:1"
     error = problem(loaded, "model", "has 7 heads")
     assert str(error) == "f.yaml:3:8: model: has 7 heads"
     assert isinstance(error, ScenarioError)
