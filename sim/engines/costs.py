@@ -17,7 +17,8 @@ class EngineCosts:
     device_scale, dispatch_scale: this deployment's device steps, and its host's time for each launch, over what the
     hardware profile says. issue_decode_ns, issue_mixed_ns: what the same thread pays to issue a decode step, or one
     with prefills, op by op or in pieces (`sim.serving.player.issuing`): it does so while the device works, but not
-    while it prepares a step. 0 where a graph is replayed whole.
+    while it prepares a step. 0 where a graph is replayed whole. issue_pieces_ns: a step with prefills of at most
+    `pieces_tokens` in all, `query_tokens` of each request that decodes among them, which is replayed in pieces.
     """
 
     per_step_ns: int = 0
@@ -30,6 +31,9 @@ class EngineCosts:
     dispatch_scale: float = 1.0
     issue_decode_ns: int = 0
     issue_mixed_ns: int = 0
+    issue_pieces_ns: int = 0
+    pieces_tokens: int = 0
+    query_tokens: int = 1
 
     @property
     def plans_ahead(self) -> bool:
@@ -44,15 +48,22 @@ class EngineCosts:
         """Host time of a step with `requests` running requests, `chunks` of them prefills."""
         return self.per_step_ns + self.per_request_ns * requests + self.per_chunk_ns * chunks
 
-    def step_ns(self, device_ns: float, requests: int, chunks: int = 0) -> float:
+    def step_ns(self, device_ns: float, requests: int, chunks: int = 0, prompt_tokens: int = 0) -> float:
         """From the start of one step to the start of the next, ns; the hardware profile puts it at `device_ns`:
 
         max(device, hidden + issue) + visible,   hidden = hidden_share x host,   visible = host - hidden
         """
         host = self.host_ns(requests, chunks)
         hidden = self.hidden_share * host
-        return max(self.device_scale * device_ns, hidden + self.issue_ns(chunks)) + host - hidden
+        return (
+            max(self.device_scale * device_ns, hidden + self.issue_ns(requests - chunks, chunks, prompt_tokens))
+            + host
+            - hidden
+        )
 
-    def issue_ns(self, chunks: float) -> int:
-        """What issuing a step takes its thread."""
-        return self.issue_mixed_ns if chunks else self.issue_decode_ns
+    def issue_ns(self, decoding: float, chunks: float, prompt_tokens: float = 0) -> int:
+        """What issuing a step takes: `decoding` requests, and `chunks` of prompts, of so many tokens in all."""
+        if not chunks:
+            return self.issue_decode_ns
+        tokens = decoding * self.query_tokens + prompt_tokens
+        return self.issue_pieces_ns if tokens <= self.pieces_tokens else self.issue_mixed_ns

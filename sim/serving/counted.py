@@ -113,7 +113,7 @@ class CountedLoop(Loop):
 
     def _line(self, decoding: int, context: int) -> _Line:
         piece = self.prices.decode(decoding, context)
-        return piece.start, piece.end, piece.base, piece.slope, piece.slope * decoding, *self._host(decoding, 0)
+        return piece.start, piece.end, piece.base, piece.slope, piece.slope * decoding, *self._host(decoding, 0, 0)
 
     def _prefills(
         self, now: int, decoding: int, context: int, alone: int, tokens: int, chunks: list[CountedChunk]
@@ -124,7 +124,7 @@ class CountedLoop(Loop):
         for _, count, start, _ in chunks:
             pairs += count * start + count * (count + 1) // 2
         device = self.prices.mixed(decoding, context, tokens, pairs)
-        visible, hidden = self._hosts.get((decoding + number, number)) or self._host(decoding + number, number)
+        visible, hidden = self._host(decoding, number, tokens)
         length = (device if device > hidden else hidden) + visible
         reason = REASON_NUMBERS[self.scheduler.blocked]
         self.log.add((now, decoding, 1, length, 0, number, alone, device, reason))

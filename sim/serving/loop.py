@@ -85,7 +85,7 @@ class Loop:
         self._next: int | None = None  # when the next request is with the scheduler
         self._is_open = client.is_open
         self._grows = scheduler.drafts.tokens_per_step if scheduler.drafts else 1
-        self._hosts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._hosts: dict[tuple[int, int, bool], tuple[int, int]] = {}
         self._pieces: dict[int, Piece] = {}  # the last of each number of decoding requests
         self.look()
 
@@ -172,7 +172,7 @@ class Loop:
         if step.loaded_tokens:
             loading = step.loaded_tokens * self.load_ticks
             device = max(device, loading) if self.loads_by_layer else device + loading
-        visible, hidden = self._host(decoding + len(step.chunks), len(step.chunks))
+        visible, hidden = self._host(decoding, len(step.chunks), tokens)
         length = max(device, hidden) + visible
         reason = REASON_NUMBERS[self.scheduler.blocked]
         self.log.add((self.now, decoding, 1, length, 0, len(step.chunks), alone, device, reason))
@@ -181,14 +181,16 @@ class Loop:
             if entry.first < 0:
                 entry.first = self.now
 
-    def _host(self, requests: int, chunks: int) -> tuple[int, int]:
-        """(visible, hidden) ticks of the engine's host in a step."""
-        known = self._hosts.get((requests, chunks))
+    def _host(self, decoding: int, chunks: int, prompt_tokens: int) -> tuple[int, int]:
+        """(visible, hidden) ticks of the engine's host in a step of `decoding` requests and `chunks` of prompts."""
+        engine = self.engine
+        key = decoding, chunks, decoding * engine.query_tokens + prompt_tokens <= engine.pieces_tokens
+        known = self._hosts.get(key)
         if known is None:
-            host = self.engine.host_ns(requests, chunks) * TICKS_PER_NS
-            hidden = int(self.engine.hidden_share * host)
-            issue = self.engine.issue_ns(chunks) * TICKS_PER_NS
-            known = self._hosts[requests, chunks] = host - hidden, hidden + issue
+            host = engine.host_ns(decoding + chunks, chunks) * TICKS_PER_NS
+            hidden = int(engine.hidden_share * host)
+            issue = engine.issue_ns(decoding, chunks, prompt_tokens) * TICKS_PER_NS
+            known = self._hosts[key] = host - hidden, hidden + issue
         return known
 
     def _piece(self, decoding: int, context: int) -> Piece:
@@ -208,7 +210,7 @@ class Loop:
         """(steps, ticks of the first, by how much each next one is longer) of a run of `repeats` decode steps or fewer,
         up to where their price bends, a request comes that may be let in, or `limit`; they are logged."""
         piece = self._piece(decoding, context)
-        visible, hidden = self._host(decoding, 0)
+        visible, hidden = self._host(decoding, 0, 0)
         more_tokens = decoding * self._grows
         slope = piece.slope
         device, grows = piece.base + slope * context, round(slope * more_tokens)

@@ -110,7 +110,9 @@ class _State:
         engine = self.engine
         host = engine.per_step_ns + engine.per_request_ns * running + engine.per_chunk_ns * chunks
         hidden = engine.hidden_share * host
-        return max(engine.device_scale * device_ns, hidden + engine.issue_ns(chunks)) + host - hidden
+        prompt_tokens = chunks * min(self.demand.input_tokens, self.demand.budget_tokens)
+        issue = engine.issue_ns(running - chunks, chunks, prompt_tokens)
+        return max(engine.device_scale * device_ns, hidden + issue) + host - hidden
 
     def _prompts(self, running: float, rate: float) -> tuple[float, float]:
         """(prompts that share a step, its period): more than one where they come faster than such steps end."""

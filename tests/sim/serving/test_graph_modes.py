@@ -8,8 +8,12 @@ from scenarios.build import build, effective_graph
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_scenario
 from scenarios.ops.program import Batch, Group
+from scenarios.serving.requests import Load, Request
+from sim.engines.costs import EngineCosts
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case, step_ns
+from sim.serving.player import issuing
+from sim.serving.simulate import simulate
 
 DECODE = Batch("decode", (Group(12, 1, 1000),))
 MIXED = Batch("mixed", (Group(12, 1, 1000), Group(1, 100, 0)))
@@ -47,6 +51,30 @@ def test_pieces_are_padded_by_tokens() -> None:
     assert effective_graph(scenario, DECODE) == ("aclgraph", 16)
     assert effective_graph(scenario, MIXED) == ("aclgraph", 112)
     assert effective_graph(scenario, LARGE) == ("eager", 612)
+
+
+def test_a_step_in_pieces_is_issued_in_pieces() -> None:
+    """Of a step with a prefill, up to the largest captured size, 256 here; a larger one is issued op by op."""
+    decode_only, both = (issuing(case(mode), EngineCosts()) for mode in ("FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"))
+    assert decode_only.pieces_tokens == 0
+    assert decode_only.issue_ns(12, 1, 100) == decode_only.issue_mixed_ns > 0
+    assert both.pieces_tokens == 256
+    assert both.issue_ns(12, 1, 244) == both.issue_pieces_ns < both.issue_mixed_ns / 2
+    assert both.issue_ns(12, 1, 245) == both.issue_mixed_ns == decode_only.issue_mixed_ns
+    assert both.issue_ns(12, 0) == both.issue_decode_ns == 0
+
+
+def test_short_prompts_come_sooner_where_they_are_replayed_in_pieces() -> None:
+    """A host that issues slowly: what it has to issue for a prompt of 100 tokens depends on the mode, and for one that
+    is beyond the captured sizes it does not."""
+
+    def ttft_ms(mode: str, prompt: int) -> float:
+        requests = tuple(Request(n, n * 200_000_000, prompt, 8) for n in range(4))
+        outcome = simulate(case(mode), EngineCosts(dispatch_scale=3.0), Load(requests))
+        return float((outcome.first_ns - outcome.arrived_ns).mean()) / 1e6
+
+    assert ttft_ms("FULL_AND_PIECEWISE", 100) < 0.7 * ttft_ms("FULL_DECODE_ONLY", 100)
+    assert ttft_ms("FULL_AND_PIECEWISE", 600) == ttft_ms("FULL_DECODE_ONLY", 600)
 
 
 def test_a_mode_without_aclgraph_is_refused() -> None:
