@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from scenarios.errors import ScenarioError
+from scenarios.finegrained_settings import FinegrainedTp
 from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import split_depth
 from scenarios.models.model import Model
@@ -34,6 +35,11 @@ REFINEMENTS: tuple[tuple[str, object], ...] = (
     ("fusion.matmul_all_reduce", True),
     ("weight_format", "nz"),
 )
+#: Products that replicas with shared experts may hold in slices, tried last: the sets that vLLM-Ascend starts with on
+#: instances which also prefill. The output projection is for decode instances alone.
+SHARED_PRODUCTS = (("lmhead",), ("lmhead", "mlp"), ("mlp",))
+#: Replicas that share a product: the largest divisor of all of them up to this, a server's half.
+SHARERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,15 @@ class Choice:
         parts += [self.weights, str(extras.pop("graph", self.graph))]
         parts += ["KV int8"] if self.kv_dtype == "int8" else []
         parts += ["speculative"] if self.speculation else []
-        parts += [key.rpartition(".")[2] if value is True else str(value) for key, value in extras.items()]
+        parts += [_shown(key, value) for key, value in extras.items()]
         return " ".join(parts)
+
+
+def _shown(key: str, value: object) -> str:
+    """A setting of a choice's name."""
+    if isinstance(value, FinegrainedTp):
+        return " ".join(f"{name.partition('_')[0]} TP{size}" for name, size in value.sizes.items())
+    return key.rpartition(".")[2] if value is True else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,10 @@ class Fixed:
     """Fields that the user has set, as dotted paths."""
 
     keys: frozenset[str]
+
+    def names(self, key: str) -> bool:
+        """Whether the user has set this field, or one in it."""
+        return any(one == key or one.startswith(f"{key}.") for one in self.keys)
 
     def options(self, key: str, own: object, others: Sequence[object]) -> tuple[Any, ...]:
         """The values to try of a field: its own alone where the user has set it."""
@@ -157,7 +174,7 @@ class Models:
     """The model as each choice splits it, made once."""
 
     def __init__(self, whole: Model, base: Scenario, hardware: HardwareProfile) -> None:
-        self._whole, self._base, self._hardware = whole, base, hardware
+        self.whole, self._base, self._hardware = whole, base, hardware
         self._known: dict[tuple[int, int, int, bool], Model | str] = {}
 
     def case(self, choice: Choice, batch: int) -> Case | str:
@@ -166,7 +183,7 @@ class Models:
         scenario = scenario_of(self._base, choice, batch)
         if key not in self._known:
             try:
-                model = shard_of(scenario.engine, self._whole, choice.tensor_parallel, choice.data_parallel)
+                model = shard_of(scenario.engine, self.whole, choice.tensor_parallel, choice.data_parallel)
                 self._known[key] = split_depth(model, choice.pipeline_parallel)
             except ScenarioError as error:
                 self._known[key] = error.messages[0].partition(": ")[2] or error.messages[0]
@@ -174,6 +191,17 @@ class Models:
         if isinstance(model_or_reason, str):
             return model_or_reason
         return Case(scenario, model_or_reason, self._hardware)
+
+
+def refinements(choice: Choice, model: Model) -> Iterator[tuple[str, object]]:
+    """The settings that are tried on `choice`, one after the other; of one field, a later one replaces an earlier."""
+    yield from REFINEMENTS
+    replicas = choice.data_parallel
+    size = max((n for n in range(2, SHARERS + 1) if replicas % n == 0), default=1)
+    if model.experts and choice.expert_parallel and choice.cards == 1 and size > 1:
+        for products in SHARED_PRODUCTS:
+            sizes = {f"{product}_tensor_parallel_size": size for product in products}
+            yield "engine.finegrained_tp_config", FinegrainedTp(**sizes)
 
 
 def refined(choice: Choice, extra: tuple[str, object]) -> Choice:

@@ -75,6 +75,7 @@ class Evaluator:
 
     def __init__(self, models: Models) -> None:
         self._models = models
+        self.whole = models.whole
         self._points: dict[tuple[Choice, int], Point] = {}
         self._prefill_ms: dict[Choice, float] = {}
         self.steps = 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from sim.predict.steps import Case
 from sim.predict.uncertainty import ratio_interval
-from sim.sweep.candidates import BATCHES, REFINEMENTS, Choice, Fixed, Models, batches, choices, refined
+from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, batches, choices, refined, refinements
 from sim.sweep.disaggregate import Split, best_splits
 from sim.sweep.evaluate import Evaluator, Point, Slo
 from sim.sweep.finalists import Finalist, Say, by_events, by_serving
@@ -63,6 +63,9 @@ class Plan:
 
 def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = lambda text: None) -> Plan:
     """Plan the deployment of `case`'s scenario on `cards` cards. whole: its model, not split."""
+    if not fixed.names("engine.finegrained_tp_config"):  # searched, and refused by other layouts than its own
+        engine = case.scenario.engine.model_copy(update={"finegrained_tp_config": None})
+        case = case.with_scenario(case.scenario.model_copy(update={"engine": engine}))
     evaluator = Evaluator(Models(whole, case.scenario, case.hardware))
     tried = batches(case.scenario, fixed)
     result = Plan(case, cards, slo, fixed=tuple(sorted(fixed.keys)), batches=tried)
@@ -159,9 +162,9 @@ def _refined(points: list[Point], evaluator: Evaluator, result: Plan, say: Say) 
     """The points and, of the best choices, those with switches that make them better, one after the other."""
     more, slo = list(points), result.slo
     for point in _best_of_choices(points, slo)[:REFINED]:
-        for extra in REFINEMENTS:
+        for extra in refinements(point.choice, evaluator.whole):
             switch = extra[0] if extra[0].startswith("engine.") else f"optimizations.{extra[0]}"
-            if switch in result.fixed:
+            if Fixed(frozenset(result.fixed)).names(switch):
                 continue
             choice = refined(point.choice, extra)
             if evaluator.refusal(choice, point.batch)[0]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from scenarios.passes import PASSES
 from scenarios.schema import Scenario
-from sim.sweep.candidates import REFINEMENTS
+from sim.sweep.candidates import REFINEMENTS, Fixed
 from sim.sweep.deploy import VERSIONS, command_of, max_graphs, sizes_to_capture
 from sim.sweep.deploy_apart import split_commands
 from sim.sweep.disaggregate import Split
@@ -19,6 +19,7 @@ from sim.sweep.plan import NEAR, Plan
 SEARCHED = (
     "engine.tensor_parallel_size", "engine.pipeline_parallel_size", "engine.data_parallel_size",
     "engine.enable_expert_parallel", "engine.max_num_seqs", "engine.speculative_config", "engine.sequence_parallel",
+    "engine.finegrained_tp_config",
     "workload.batch", "optimizations.weights", "optimizations.kv.dtype", "optimizations.graph",
 )  # fmt: skip
 
@@ -73,6 +74,12 @@ def settings_of(point: Point) -> list[str]:
         "optimizations.graph": optimizations.graph,
     }
     pairs |= {key if key.startswith("engine.") else f"optimizations.{key}": value for key, value in point.choice.extras}
+    pairs.pop("engine.finegrained_tp_config", None)
+    if engine.finegrained_tp_config is not None:
+        sizes = engine.finegrained_tp_config.sizes
+        pairs |= {f"engine.finegrained_tp_config.{name}": size for name, size in sizes.items()}
+    elif point.case.model.experts:
+        pairs["engine.finegrained_tp_config"] = None
     for switch in ("add_rms_norm_quant", "swiglu_quant"):
         pairs[f"optimizations.fusion.{switch}"] = getattr(optimizations.fusion, switch)
     if not point.choice.speculation and engine.speculative_config is None:
@@ -92,7 +99,8 @@ def not_searched(plan: Plan) -> list[str]:
     tried = {*SEARCHED, *(key if key.startswith("engine.") else f"optimizations.{key}" for key, _ in REFINEMENTS)}
     switches = [f"optimizations.{item.switch}" for item in PASSES]
     engine = [f"engine.{name}" for name in type(plan.case.scenario.engine).model_fields]
-    return sorted(key for key in (*switches, *engine) if key not in tried or key in plan.fixed)
+    fixed = Fixed(frozenset(plan.fixed))
+    return sorted(key for key in (*switches, *engine) if key not in tried or fixed.names(key))
 
 
 def _finalist(finalist: Finalist) -> dict[str, Any]:

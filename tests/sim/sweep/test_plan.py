@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scenarios.errors import ScenarioError
+from scenarios.finegrained_settings import FinegrainedTp
 from scenarios.loader import load_scenario
 from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
@@ -18,14 +19,24 @@ from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case
 from sim.serving.result import serve_scenario
 from sim.sweep import plan as plan_module
-from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, choices, scenario_of
+from sim.sweep.candidates import (
+    BATCHES,
+    REFINEMENTS,
+    Choice,
+    Fixed,
+    Models,
+    choices,
+    refined,
+    refinements,
+    scenario_of,
+)
 from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
 from sim.sweep.deploy_apart import split_commands
 from sim.sweep.disaggregate import Split, best_splits
 from sim.sweep.evaluate import Evaluator, Slo
 from sim.sweep.finalists import Finalist
 from sim.sweep.plan import NEAR, Plan, plan
-from sim.sweep.plan_result import plan_result
+from sim.sweep.plan_result import plan_result, settings_of
 from sim.sweep.serve import ROUNDS, WARMUP
 from tests.scenarios.making import scenario
 from tests.sim.hardware_maker import hardware
@@ -139,8 +150,12 @@ def deployed(**settings: object) -> Case:
 
 def test_018_captures_what_its_streams_allow() -> None:
     """By hand: 64 layers take 65 streams a graph; with tensor parallelism a factor of 2, and 2 x 65 are set aside:
-    (1800 - 130) // 65 // 2 = 12."""
-    case = deployed(engine__tensor_parallel_size=4)
+    (1800 - 130) // 65 // 2 = 12. Decode steps that are captured whole are not counted (v0.18.0's platform.py asks for
+    the sizes in its PIECEWISE branch alone)."""
+    whole = deployed(engine__tensor_parallel_size=4)
+    assert max_graphs(whole, "0.18") is None
+    assert sizes_to_capture(whole, "0.18") == sizes_to_capture(whole, "0.23")
+    case = deployed(engine__tensor_parallel_size=4, engine__cudagraph_mode="PIECEWISE")
     assert max_graphs(case, "0.18") == 12
     assert max_graphs(case, "0.23") is None
     few, all_ = sizes_to_capture(case, "0.18"), sizes_to_capture(case, "0.23")
@@ -162,6 +177,123 @@ def test_a_flag_that_moved_is_where_its_version_reads_it() -> None:
     assert "--additional-config" not in old
     assert new[new.index("--tensor-parallel-size") + 1] == "4"
     assert json.loads(new[new.index("--compilation-config") + 1])["cudagraph_mode"] == "FULL_DECODE_ONLY"
+
+
+def test_streams_of_drafts_and_of_other_expansions_are_counted() -> None:
+    """By hand: a draft of one layer takes two streams more, (1800 - 2 x 67) // 67 // 2 = 12; expanded by the host,
+    (1800 - 40) / 65 / 3 = 9.03."""
+    cut = {"engine__tensor_parallel_size": 4, "engine__cudagraph_mode": "PIECEWISE"}
+    drafts = {"method": "eagle3", "num_speculative_tokens": 3}
+    assert max_graphs(deployed(**cut, engine__speculative_config=drafts), "0.18") == 12
+    case = deployed(**cut, engine__hccl_op_expansion_mode="HOST")
+    assert max_graphs(case, "0.18") == 9
+    assert "HCCL_OP_EXPANSION_MODE=HOST" in words(case, "0.18")
+
+
+def test_a_graph_mode_that_018_would_change_is_not_given() -> None:
+    """v0.18.0 makes PIECEWISE of FULL_AND_PIECEWISE, which would take decode steps apart too."""
+    case = deployed(engine__tensor_parallel_size=4, engine__cudagraph_mode="FULL_AND_PIECEWISE")
+    modes = [
+        json.loads(given[given.index("--compilation-config") + 1])["cudagraph_mode"]
+        for given in (words(case, "0.18"), words(case, "0.23"))
+    ]
+    assert modes == ["FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
+    assert any("makes PIECEWISE of FULL_AND_PIECEWISE" in note for note in command_of(case, "0.18").notes)
+    assert not any("PIECEWISE" in note for note in command_of(case, "0.23").notes)
+
+
+def test_sizes_are_multiples_of_the_ranks_under_flashcomm1() -> None:
+    """The engine keeps these alone, and does not start with none: 1 to 8 requests on 16 ranks leave it 16."""
+    few = deployed(engine__tensor_parallel_size=16, engine__sequence_parallel=True, engine__max_num_seqs=8)
+    assert sizes_to_capture(few, "0.23") == (16,)
+    case = deployed(engine__tensor_parallel_size=4, engine__sequence_parallel=True, engine__max_num_seqs=16)
+    assert sizes_to_capture(case, "0.23") == (4, 8, 16)
+
+
+@pytest.mark.parametrize(
+    ("weights", "layout", "mode"), [("bf16", "nd", None), ("bf16", "nz", 2), ("w8a8", "nd", 0), ("w8a8", "nz", 2)]
+)
+def test_the_layout_of_weights_is_the_one_that_was_priced(weights: str, layout: str, mode: int | None) -> None:
+    """By default both versions lay quantised products in NZ, and no others."""
+    case = deployed(optimizations__weights=weights, optimizations__weight_format=layout)
+    old, new = words(case, "0.18"), words(case, "0.23")
+    given = [word for word in old if word.startswith("VLLM_ASCEND_ENABLE_NZ")]
+    config = json.loads(new[new.index("--additional-config") + 1]) if "--additional-config" in new else {}
+    assert given == ([] if mode is None else [f"VLLM_ASCEND_ENABLE_NZ={mode}"])
+    assert config.get("weight_nz_mode") == mode
+
+
+def test_an_eagle3_draft_needs_its_checkpoint() -> None:
+    case = deployed(engine__speculative_config={"method": "eagle3", "num_speculative_tokens": 3})
+    given = words(case, "0.23")
+    drafts = json.loads(given[given.index("--speculative-config") + 1])
+    assert drafts == {"method": "eagle3", "model": "EAGLE3_CHECKPOINT", "num_speculative_tokens": 3}
+    assert any("EAGLE3_CHECKPOINT" in note for note in command_of(case, "0.23").notes)
+
+
+def test_flags_of_the_scheduler_are_given_where_the_scenario_has_them() -> None:
+    case = deployed(
+        engine__async_scheduling=False,
+        engine__scheduling_policy="priority",
+        engine__scheduler_reserve_full_isl=False,
+        engine__kv_cache_memory_bytes=1 << 30,
+    )
+    old, new = words(case, "0.18"), words(case, "0.23")
+    for given in (old, new):
+        assert "--no-async-scheduling" in given
+        assert given[given.index("--scheduling-policy") + 1] == "priority"
+        assert given[given.index("--kv-cache-memory-bytes") + 1] == str(1 << 30)
+    assert "--no-scheduler-reserve-full-isl" in new
+    assert "--no-scheduler-reserve-full-isl" not in old  # no such rule there
+
+
+def test_what_a_version_would_not_start_with_is_left_out_and_noted() -> None:
+    """Both versions refuse the output projection without kv_role kv_consumer, 0.23 the embedding too."""
+    names = ("lmhead", "oproj", "embedding")
+    case = deployed(
+        engine__finegrained_tp_config={f"{name}_tensor_parallel_size": 8 for name in names},
+        optimizations__overlap__micro_batches=2,
+    )
+    kept = {"0.18": ["lmhead", "embedding"], "0.23": ["lmhead"]}
+    for version, stay in kept.items():
+        given, notes = words(case, version), " ".join(command_of(case, version).notes)  # type: ignore[arg-type]
+        config = json.loads(given[given.index("--additional-config") + 1])["finegrained_tp_config"]
+        assert list(config) == [f"{name}_tensor_parallel_size" for name in stay]
+        assert "oproj_tensor_parallel_size" in notes
+        assert "overlap.micro_batches" in notes
+
+
+def test_products_that_replicas_share_are_searched_where_experts_spread_over_whole_replicas() -> None:
+    moe, dense = load_model("DeepSeek-V3"), QWEN3_32B
+    spread = Choice(1, 1, 12, True, "w8a8", "auto", "aclgraph", False)
+    tried = [value for key, value in refinements(spread, moe) if key == "engine.finegrained_tp_config"]
+    assert [getattr(value, "sizes", None) for value in tried] == [
+        {"lmhead_tensor_parallel_size": 6},
+        {"lmhead_tensor_parallel_size": 6, "mlp_tensor_parallel_size": 6},
+        {"mlp_tensor_parallel_size": 6},
+    ]
+    for choice, model in (
+        (replace(spread, expert_parallel=False), moe),
+        (replace(spread, tensor_parallel=2), moe),
+        (replace(spread, data_parallel=1), moe),
+        (spread, dense),
+    ):
+        assert tuple(refinements(choice, model)) == REFINEMENTS
+    named = refined(refined(spread, ("engine.finegrained_tp_config", tried[0])), ("weight_format", "nz"))
+    assert named.name == "TP1 DP12 EP w8a8 aclgraph lmhead TP6 nz"
+    made = scenario_of(base(model="DeepSeek-V3"), refined(named, ("engine.finegrained_tp_config", tried[1])), 4)
+    assert made.engine.finegrained_tp_config == tried[1]
+
+
+def test_the_settings_of_a_point_say_which_products_are_shared() -> None:
+    model, shared = load_model("Qwen3-30B-A3B"), FinegrainedTp(lmhead_tensor_parallel_size=8)
+    evaluator = Evaluator(Models(model, base(model="Qwen3-30B-A3B"), HW))
+    plain = Choice(1, 1, 8, True, "w8a8", "auto", "aclgraph", False)
+    sliced = refined(plain, ("engine.finegrained_tp_config", shared))
+    assert "engine.finegrained_tp_config=null" in settings_of(evaluator.point(plain, 1))
+    given = settings_of(evaluator.point(sliced, 1))
+    assert "engine.finegrained_tp_config.lmhead_tensor_parallel_size=8" in given
+    assert "engine.finegrained_tp_config=null" not in given
 
 
 def test_longer_requests_than_the_model_has_positions_are_a_variable_of_the_command() -> None:
