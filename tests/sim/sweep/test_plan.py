@@ -263,7 +263,7 @@ def test_what_a_version_would_not_start_with_is_left_out_and_noted() -> None:
         assert "overlap.micro_batches" in notes
 
 
-def test_products_that_replicas_share_are_searched_where_experts_spread_over_whole_replicas() -> None:
+def test_products_that_replicas_share_are_searched_under_expert_parallelism_of_replicas() -> None:
     moe, dense = load_model("DeepSeek-V3"), QWEN3_32B
     spread = Choice(1, 1, 12, True, "w8a8", "auto", "aclgraph", False)
     tried = [value for key, value in refinements(spread, moe) if key == "engine.finegrained_tp_config"]
