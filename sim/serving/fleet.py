@@ -166,7 +166,7 @@ class Fleet:
     def _takes(self, request: Request) -> bool:
         if request.input_tokens + request.output_tokens > self.longest:
             return False
-        if self.prefill and not self.prefill[0].loop.scheduler.takes(replace(request, output_tokens=1)):
+        if self.prefill and not self.prefill[0].loop.scheduler.takes(request._replace(output_tokens=1)):
             return False
         return self.replicas[0].loop.scheduler.takes(request)
 
@@ -175,7 +175,7 @@ class Fleet:
             return tier[number].loop.scheduler.kv.known_tokens(request)
 
         chosen = tier[router.choose(request, [instance.load for instance in tier], known)]
-        chosen.put(at_ns, replace(request, output_tokens=1) if self.prefill else request)
+        chosen.put(at_ns, request._replace(output_tokens=1) if self.prefill else request)
 
     def _send_on(self, router: Router, source: Instance, request: Request, ended_ns: int) -> None:
         """The prompt is computed: its KV goes to a decode instance."""
@@ -186,7 +186,7 @@ class Fleet:
         source.link_free_ns = arrived_ns - self.transfer.latency_ns
         self.waits_ns.append(arrived_ns - ended_ns)
         number = router.choose(request, [instance.load for instance in self.replicas], lambda _: 0)
-        self.replicas[number].put(arrived_ns, replace(request, prefilled=True))
+        self.replicas[number].put(arrived_ns, request._replace(prefilled=True))
 
     def _outcome(self) -> ServingOutcome:
         decoded = merged([_outcome_of(self.load, instance) for instance in self.replicas])
