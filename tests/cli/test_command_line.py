@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,3 +156,22 @@ def test_help_and_an_empty_command_line(whatif: WhatIf) -> None:
         done = whatif(*arguments)
         assert (done.status, done.err) == (status, "")
         assert "Usage: whatif" in done.out
+
+
+def test_a_command_looks_for_circles_rarely_and_not_at_its_end(root: Path) -> None:
+    """In a process of its own: a threshold of 100,000, and all that is alive is out of the last collection's sight."""
+    code = (
+        "import atexit, gc, sys, cli\n"
+        "atexit.register(lambda: print('at the end', gc.get_freeze_count() > 1000, gc.get_threshold()[0]))\n"
+        "sys.argv = ['whatif', 'list', 'passes']\n"
+        "cli.main()"
+    )
+    # Exit handlers run the last first, so the command's own comes before that of a test registered earlier.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout.endswith("at the end True 100000\n")
+
+
+def test_rare_collections_still_free_circles(whatif: WhatIf) -> None:
+    whatif("schema")
+    assert gc.isenabled()
+    assert all(gc.get_threshold())
