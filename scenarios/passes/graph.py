@@ -91,6 +91,6 @@ GRAPH = Pass(
     help=(
         "How the host issues: op by op; torch.npu.graph capture as vLLM-Ascend does; torch.compile capture; whole "
         "graph.",
-        "主机如何下发：逐算子；torch.npu.graph 捕获；torch.compile 捕获；整图编译。",
+        "Host 如何下发：逐算子；torch.npu.graph 捕获；torch.compile 捕获；整图编译。",
     ),
 )

@@ -61,6 +61,56 @@ CUT = """() => {
     if (document.documentElement.scrollWidth > innerWidth + 1) cut.push('the page is wider than the window');
     return cut;
 }"""
+#: Text with a contrast below 4.5 to 1 on what lies under it: colours of boxes, and in charts of the marks below a word.
+LOW_CONTRAST = """() => {
+    const point = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+    const rgba = (colour) => {
+        point.clearRect(0, 0, 1, 1);
+        point.fillStyle = colour;
+        point.fillRect(0, 0, 1, 1);
+        const data = point.getImageData(0, 0, 1, 1).data;
+        return [data[0], data[1], data[2], data[3] / 255];
+    };
+    const over = (top, under) => [0, 1, 2].map((n) => top[n] * top[3] + under[n] * (1 - top[3]));
+    const linear = (value) => value / 255 <= 0.04045 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+    const alpha = (style) => Number(style.opacity) * Number(style.fillOpacity || 1);
+    const faded = (box) => box ? alpha(getComputedStyle(box)) * faded(box.parentElement) : 1;
+    const ground = (box) => {
+        const layers = [];
+        for (; box; box = box.parentElement) layers.push(rgba(getComputedStyle(box).backgroundColor));
+        layers.push(rgba(getComputedStyle(document.querySelector('[data-testid="stApp"]')).backgroundColor));
+        const solid = layers.findIndex((layer) => layer[3] === 1);
+        return layers.slice(0, solid).reverse().reduce((under, layer) => over(layer, under), layers[solid].slice(0, 3));
+    };
+    const low = new Set();
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const words = walk.currentNode.textContent.trim();
+        const box = walk.currentNode.parentElement;
+        const place = box.getBoundingClientRect();
+        if (!words || !place.width) continue;
+        if (box.closest('script, style, .katex-mathml, [data-testid="stIconMaterial"]')) continue;
+        if (box.closest('[data-testid="stSliderThumbValue"], [role="slider"], :disabled')) continue;
+        const style = getComputedStyle(box), opacity = faded(box), svg = box.closest('svg');
+        if (style.visibility === 'hidden' || opacity < 0.05) continue;
+        let under = ground(svg ? svg.parentElement : box);
+        const [x, y] = [place.left + place.width / 2, place.top + place.height / 2];
+        for (const mark of svg ? svg.querySelectorAll('path, rect') : []) {
+            const at = mark.getBoundingClientRect(), drawn = getComputedStyle(mark);
+            const before = mark.compareDocumentPosition(box) & Node.DOCUMENT_POSITION_FOLLOWING;
+            if (!before || drawn.fill === 'none' || mark.closest('clipPath')) continue;
+            if (at.left > x || at.right < x || at.top > y || at.bottom < y) continue;
+            const fill = rgba(drawn.fill);
+            under = over([...fill.slice(0, 3), fill[3] * alpha(drawn)], under);
+        }
+        const ink = rgba(svg ? style.fill : style.color);
+        const [a, b] = [light(over([...ink.slice(0, 3), ink[3] * opacity], under)), light(under)];
+        const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (contrast < 4.5) low.add(contrast.toFixed(2) + ': ' + words);
+    }
+    return [...low];
+}"""
 WIDTHS = (390, 1280, 1920)
 #: How long charts take to follow the width of the window, ms.
 FOLLOW_MS = 300
@@ -76,4 +126,10 @@ def cut_text(page: Any) -> list[str]:
             page.wait_for_timeout(FOLLOW_MS)
         found += [f"{width}: {text}" for text in page.evaluate(CUT)]
     page.set_viewport_size(before)
+    return found
+
+
+def low_contrast(page: Any) -> list[str]:
+    """Text of the page that is hard to read in the theme that it has."""
+    found: list[str] = page.evaluate(LOW_CONTRAST)
     return found

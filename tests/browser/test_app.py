@@ -15,7 +15,7 @@ import pytest
 from app_pages.parts import answers
 from app_pages.parts.formats import number
 from app_pages.parts.state import Question
-from tests.browser.lab import PICTURE, WAIT_MS, cut_text, drawn, settled, wait_number, wait_other
+from tests.browser.lab import PICTURE, WAIT_MS, cut_text, drawn, low_contrast, settled, wait_number, wait_other
 
 pytestmark = [
     pytest.mark.browser,
@@ -79,6 +79,7 @@ def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: st
     drawn(page)
     shoot(page, "lab-zh-dark-1920")
     assert page.evaluate("document.documentElement.lang") == "zh-CN"
+    assert low_contrast(page) == []
     assert cut_text(page) == []
     pages = {"对比": "compare", "校准": "calibration", "服务": "serving", "扫描": "sweep"}
     for link, name in pages.items():
@@ -86,20 +87,24 @@ def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: st
         page.wait_for_selector(f'h1:has-text("{link}")')
         settled(page)
         drawn(page)
+        assert low_contrast(page) == [], name
         assert cut_text(page) == [], name
         shoot(page, f"{name}-zh-dark-1920")
     for link, name in {"测量": "measure", "性能数据": "profile", "开始": "home"}.items():
         page.get_by_role("link", name=link, exact=True).click()
         settled(page)
+        assert low_contrast(page) == [], name
         assert cut_text(page) == [], name
     page.get_by_role("link", name="实验台", exact=True).click()
     wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
     page.wait_for_url("**scenario=qwen3_8b_tp2_decode**")
     page.get_by_text("English", exact=True).click()
     page.get_by_text("Timeline", exact=True).first.wait_for()
+    page.emulate_media(color_scheme="light")
     for link in ("Lab", "Serving", "Sweep", "Measure", "Compare", "Profile", "Calibration", "Start"):
         page.get_by_role("link", name=link, exact=True).click()
         settled(page)
+        assert low_contrast(page) == [], link
         assert cut_text(page) == [], link
 
 

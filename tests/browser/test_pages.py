@@ -21,7 +21,7 @@ from app_pages.parts.texts import LANGUAGES, Language, speaker
 from scenarios.loader import load_scenario
 from scenarios.trace import trace_text
 from sim.predict.scenario_result import first_result, kernel_args
-from tests.browser.lab import FOLLOW_MS, PICTURE, cut_text, drawn, settled, wait_number, wait_other
+from tests.browser.lab import FOLLOW_MS, PICTURE, cut_text, drawn, low_contrast, settled, wait_number, wait_other
 
 pytestmark = [
     pytest.mark.browser,
@@ -67,11 +67,13 @@ def test_every_lesson_opens_with_its_charts(page: Any, address: str, shoot: Any)
     page.set_viewport_size({"width": 1440, "height": 1600})
     page.goto(address)
     for place, language in enumerate(LANGUAGES):
+        page.emulate_media(color_scheme=("light", "dark")[place])
         speak(page, language)
         for name in list(LESSONS)[place :: len(LANGUAGES)]:
             open_lesson(page, name, language)
             assert page.locator(FAILED).all_text_contents() == [], name
             assert all(box["height"] > 60 for box in _charts(page)), name
+            assert low_contrast(page) == [], name
             assert cut_text(page) == [], name
             shoot(page, f"learn-{name}-{language}")
 

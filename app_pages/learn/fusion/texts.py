@@ -82,8 +82,8 @@ TEXTS: Table = {
         "融合省下一次启动与和的往返；每个加法、平方与除法仍要做。",
     ),
     "measured": (
-        "Qwen3-8B on a 910B2 in a graph: 15.11 ms with RMSNorm in primitives, 14.41 ms fused; Add, packed projections and more: 12.64 ms (lukaIvanic/paddle_ocr_vl_npu, fitted to by nothing). npu_rms_norm alone: seven times as fast as its primitives (Swan's blog).",
-        "910B2 图模式下 Qwen3-8B：RMSNorm 用基础算子 15.11 ms，融合后 14.41 ms；再融合 Add、合并投影等：12.64 ms（lukaIvanic/paddle_ocr_vl_npu，未参与拟合）。单看 npu_rms_norm：比基础实现快 7 倍（Swan 博客）。",
+        "Qwen3-8B on a 910B2 in a graph: 15.11 ms with RMSNorm in primitives, 14.41 ms fused; Add, packed projections and more: 12.64 ms (lukaIvanic/paddle_ocr_vl_npu; not fitted to). npu_rms_norm alone: 7 times as fast as its primitives (Swan's blog; not fitted to).",
+        "910B2 图模式下 Qwen3-8B：RMSNorm 用基础算子 15.11 ms，融合后 14.41 ms；再融合 Add、合并投影等：12.64 ms（lukaIvanic/paddle_ocr_vl_npu；未参与拟合）。单看 npu_rms_norm：速度是基础实现的 7 倍（Swan 博客；未参与拟合）。",
     ),
     "limit": (
         "A kernel's time follows its published tiling and three fitted numbers a kind; bank conflicts and the code of one core are inside those numbers, not modelled.",

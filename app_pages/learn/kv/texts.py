@@ -111,8 +111,8 @@ TEXTS: Table = {
         "分页改变 K/V 放在哪里；只有元素变小（如 INT8）字节才减少。分页不会让单步更快：读的字节相同，还要多读一张表。",
     ),
     "measured": (
-        "Qwen3-0.6B steps of a static cache that is read whole: 1.88 ms at 1,024 tokens, 2.22 at 4,096, 3.44 at 16,384 (lukaIvanic/paddle_ocr_vl_npu; not fitted to).",
-        "整段读取的静态缓存，Qwen3-0.6B 单步：1024 token 1.88 ms，4096 为 2.22，16384 为 3.44（lukaIvanic/paddle_ocr_vl_npu；未参与拟合）。",
+        "Qwen3-0.6B steps of a static cache that is read whole: 1.88 ms at 1,024 tokens, 2.22 at 4,096, 3.44 at 16,384 (lukaIvanic/paddle_ocr_vl_npu; not fitted to): what is read takes the time, wherever it lies. No public row that we know measures a paged next to a contiguous cache.",
+        "整段读取的静态缓存，Qwen3-0.6B 单步：1,024 token 1.88 ms，4,096 为 2.22，16,384 为 3.44（lukaIvanic/paddle_ocr_vl_npu；未参与拟合）：耗时的是读取的字节，与放在哪里无关。我们所知的公开数据都没有对比过分页与连续缓存。",
     ),
     "limit": (
         "What INT8 keys do to the quality of a long answer is not predicted: run it with trained weights. The requests drawn here are made up.",

@@ -59,8 +59,8 @@ TEXTS: Table = {
         "一个 kernel 要在核的缓冲里容纳两个矩阵乘及其中间结果，分块更小，还要在核间同步。",
     ),
     "measured": (
-        "The feed-forward blocks of Qwen2.5-0.5B, 10 x 208 tokens, FP16: 7.754 ms as gate and up, SiLU and down, 9.276 ms as FFN, a loss of 20 % (fengz72/qwen2.5-varlen-npu; not fitted to).",
-        "Qwen2.5-0.5B 的前馈网络，10 x 208 token，FP16：gate 与 up、SiLU、down 共 7.754 ms，FFN 9.276 ms，损失 20 %（fengz72/qwen2.5-varlen-npu；未参与拟合）。",
+        "The feed-forward blocks of Qwen2.5-0.5B on an A3 die, 10 x 208 tokens, FP16: 7.754 ms as gate and up, SiLU and down, 9.276 ms as FFN, a loss of 20 % (fengz72/qwen2.5-varlen-npu; not fitted to).",
+        "A3 die 上 Qwen2.5-0.5B 的前馈网络，10 x 208 token，FP16：gate 与 up、SiLU、down 共 7.754 ms，FFN 9.276 ms，损失 20 %（fengz72/qwen2.5-varlen-npu；未参与拟合）。",
     ),
     "limit": (
         "npu_ffn is priced from its published tiling; how its cores wait for each other is an assumption, and decides by how much it loses.",

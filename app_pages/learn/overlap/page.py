@@ -41,7 +41,7 @@ def body(lesson: Lesson) -> Told | None:
     sides = {n: _chunked(model, hardware, ranks, tokens, n) for n in PIECES}
     cut = [n for n, side in sides.items() if side.found_ms is not None]
     if not cut:
-        st.info(lesson.say("spoilers"))
+        st.info(lesson.say("nothing_to_cut"))
         return None
     best = min(cut, key=lambda n: sides[n].found_ms or 0.0)
     side = sides[best]

@@ -22,6 +22,10 @@ TEXTS: Table = {
     "ideal": ("perfect hiding: max(a, b)", "完全掩盖：max(a, b)"),
     "found": ("predicted", "预测"),
     "fused": ("in one kernel", "融合为一个 kernel"),
+    "nothing_to_cut": (
+        "Here no product stands before a collective that could be sent in pieces: there is nothing to overlap.",
+        "这里没有可以分片发送的“矩阵乘 + 集合通信”：没有可重叠的对象。",
+    ),
     "spoilers": ("What spoils it", "什么会破坏重叠"),
     "spoilers_alt": (
         "Dots with intervals: the step without overlap over the step with it, in each case.",
@@ -69,8 +73,8 @@ TEXTS: Table = {
         "较长者是下界。实测值在它与两者之和之间：分片要启动，双方都要核与 HBM。",
     ),
     "measured": (
-        "A product and its all-reduce on eight 910B: 368.1 and 437.3 µs alone, 808.9 one after the other, 560.6 overlapped tile by tile (hicann/pto-isa, gemm_ar; CANN 9.0).",
-        "八张 910B 上的矩阵乘与 all-reduce：单独 368.1 与 437.3 µs，依次 808.9，逐块重叠 560.6（hicann/pto-isa gemm_ar，CANN 9.0）。",
+        "A product and its all-reduce on eight 910B: 368.1 and 437.3 µs alone, 808.9 one after the other, 560.6 overlapped tile by tile (hicann/pto-isa, gemm_ar; CANN 9.0; not fitted to).",
+        "八张 910B 上的矩阵乘与 all-reduce：单独 368.1 与 437.3 µs，依次 808.9，逐块重叠 560.6（hicann/pto-isa gemm_ar，CANN 9.0；未参与拟合）。",
     ),
     "limit": (
         "Shared HBM and cores are shared fairly between what runs; how a real scheduler of blocks favours one stream is not known.",

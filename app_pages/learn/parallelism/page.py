@@ -75,12 +75,12 @@ def body(lesson: Lesson) -> Told | None:
     _splits(lesson)
     if not possible:
         return None
-    whole = max(way.weights_bytes for way in possible)
     fastest = min(possible, key=lambda w: w.tpot_ms)
     return Told(
-        r"\text{weights of a card} = \frac{W}{\text{TP} \times \text{PP}} \quad (\text{DP}: W)",
-        rf"\text{{DP}}: {whole / formats.GIB:.1f}\,\text{{GiB}}, \quad \text{{{fastest.name}}}: "
-        rf"{fastest.weights_bytes / formats.GIB:.1f}\,\text{{GiB}} \quad (n = {cards})",
+        r"\text{weights of a card} = \frac{W}{\text{TP} \times \text{PP}} \quad "
+        r"(\text{EP}: W_{\text{dense}} + W_{\text{experts}} / n)",
+        r",\; ".join(rf"\text{{{w.name}}}: {w.weights_bytes / formats.GIB:.1f}\,\text{{GiB}}" for w in possible)
+        + rf" \quad (n = {cards})",
         fastest.case,
     )
 

@@ -18,14 +18,20 @@ REQUESTS = (1, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A decode step of `requests` on `cards`, ms: what the device takes, what the engine's host does for it, and the
-    time from one step to the next."""
+    """A decode step of `requests` on `cards`, ms: what the device takes, what the engine's host does for it, how much
+    of that while the device works (and issues the step), and the time from one step to the next."""
 
     cards: int
     requests: int
     device_ms: float
     host_ms: float
+    hidden_ms: float
     step_ms: float
+
+    @property
+    def visible_ms(self) -> float:
+        """What the device waits for, since it is not done while it works."""
+        return self.step_ms - max(self.device_ms, self.hidden_ms)
 
 
 def deployment(model: str, hardware: str, cards: int, requests: int) -> Case:
@@ -50,4 +56,6 @@ def point(model: str, hardware: str, cards: int, requests: int, engine: str) -> 
     costs = load_engine(engine).costs(cards)
     device_ms = _device_ms(model, hardware, cards, requests)
     step_ms = costs.step_ns(1e6 * device_ms, requests) / 1e6
-    return Point(cards, requests, costs.device_scale * device_ms, costs.host_ns(requests) / 1e6, step_ms)
+    host_ms = costs.host_ns(requests) / 1e6
+    hidden_ms = costs.hidden_share * host_ms + costs.issue_ns(0) / 1e6
+    return Point(cards, requests, costs.device_scale * device_ms, host_ms, hidden_ms, step_ms)

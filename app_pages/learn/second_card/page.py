@@ -44,11 +44,17 @@ def body(lesson: Lesson) -> Told:
     with right:
         _curve(lesson, model, hardware, profile, requests)
     return Told(
-        r"t = \max(t_{\text{device}} / n,\; h) + v, \quad h + v = t_{\text{host}}",
-        rf"t_1 = {one.step_ms:.1f}\,\text{{ms}}, \quad t_2 = {two.step_ms:.1f}\,\text{{ms}} \quad "
-        rf"(t_{{\text{{device}}}}: {one.device_ms:.1f} \to {two.device_ms:.1f}, \; "
-        rf"t_{{\text{{host}}}}: {one.host_ms:.1f} \to {two.host_ms:.1f})",
+        r"t_n = \max(t_{\text{device}}(n),\; h) + v",
+        r",\quad ".join(_filled(item) for item in (one, two)),
         deployment(model, hardware, 2, requests),
+        note=True,
+    )
+
+
+def _filled(item: Point) -> str:
+    return (
+        rf"t_{item.cards} = \max({item.device_ms:.1f},\; {item.hidden_ms:.1f}) + {item.visible_ms:.1f} = "
+        rf"{item.step_ms:.1f}\,\text{{ms}}"
     )
 
 

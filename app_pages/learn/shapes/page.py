@@ -66,7 +66,7 @@ def body(lesson: Lesson) -> Told:
     return Told(
         r"n = \frac{t_{\text{cold}} + k\, t_{\text{new}}}{t_{\text{eager}} - t_{\text{graph}}}",
         rf"\frac{{{shown.cold_ms:,.0f} + {new} \times {shown.new_shape_ms:,.0f}}}{{{saved:.2f}}} = "
-        rf"{(shown.cold_ms + new * shown.new_shape_ms) / saved if saved > 0 else float('inf'):,.0f}",
+        + (f"{(shown.cold_ms + new * shown.new_shape_ms) / saved:,.0f}" if saved > 0 else r"\infty"),
         deployment(model, hardware, graph, batch),
     )
 

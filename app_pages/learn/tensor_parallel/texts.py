@@ -70,8 +70,8 @@ TEXTS: Table = {
         "每张卡得到 Y 每个元素的部分和。拼接会得到两倍宽、没有一个值正确的矩阵。",
     ),
     "measured": (
-        "All-reduce in a decode step of Qwen3-32B on 16 A3 dies: 20 µs in the median, 80 in the mean, since the mean holds the waiting for stragglers (Horacehxw/msModeling, vLLM-Ascend 0.15).",
-        "16 个 A3 die 上 Qwen3-32B 解码步的 all-reduce：中位数 20 µs，平均 80 µs，平均值含等待迟到的卡（Horacehxw/msModeling，vLLM-Ascend 0.15）。",
+        "All-reduce in a decode step of Qwen3-32B on 16 A3 dies: 20 µs in the median, 80 in the mean, since the mean holds the waiting for stragglers (Horacehxw/msModeling, vLLM-Ascend 0.15; the skew of ranks here is assumed from it).",
+        "16 个 A3 die 上 Qwen3-32B 解码步的 all-reduce：中位数 20 µs，平均 80 µs，平均值含等待迟到的卡（Horacehxw/msModeling，vLLM-Ascend 0.15；此处各卡的先后差即据此假定）。",
     ),
     "limit": (
         "The rounding here is real arithmetic in numpy in one order of summation; HCCL's own order depends on its algorithm.",

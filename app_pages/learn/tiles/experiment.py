@@ -20,12 +20,13 @@ MODEL, HARDWARE = "Qwen3-8B", "atlas_a2_910b2"
 @dataclass(frozen=True, slots=True)
 class Run:
     """One core's way through `tiles` equal tiles with `buffers` a side, ns. serial_ns: all three parts of each tile one
-    after the other; bound_ns: the longest part of every tile alone."""
+    after the other; bound_ns: the longest part of every tile alone; pace_ns: what a further tile adds."""
 
     buffers: int
     total_ns: int
     serial_ns: int
     bound_ns: int
+    pace_ns: int
     spans: tuple[LaneSpan, ...]
 
     @property
@@ -47,5 +48,10 @@ def run(tiles: int, load_ns: int, compute_ns: int, store_ns: int, buffers: int) 
     every = [tile] * tiles
     parts = (load_ns, compute_ns, store_ns)
     return Run(
-        buffers, pipeline_ns(every, buffers), tiles * sum(parts), tiles * max(parts), play([every], "VECTOR", buffers)
+        buffers,
+        total_ns=pipeline_ns(every, buffers),
+        serial_ns=tiles * sum(parts),
+        bound_ns=tiles * max(parts),
+        pace_ns=max(load_ns + compute_ns, compute_ns + store_ns) if buffers == 1 else max(parts),
+        spans=play([every], "VECTOR", buffers),
     )

@@ -39,11 +39,14 @@ def body(lesson: Lesson) -> Told:
     longest = max(item.total_ns for item in shown) / 1000
     for item in shown:
         _lanes(lesson, item, longest)
-    largest, rest = max(load, compute, store), load + compute + store - max(load, compute, store)
+    pace = chosen.pace_ns
     return Told(
-        r"t \approx n \max(\ell, c, s) + (\ell + c + s - \max(\ell, c, s))",
-        rf"{tiles} \times {largest} + {rest} = {tiles * largest + rest:,}\,\text{{ns}}",
+        r"t = \ell + c + s + (n - 1)\, p, \quad p = "
+        + (r"\max(\ell + c,\; c + s)" if buffers == 1 else r"\max(\ell, c, s)"),
+        rf"{load} + {compute} + {store} + {tiles - 1} \times {pace} = "
+        rf"{load + compute + store + (tiles - 1) * pace:,}\,\text{{ns}}",
         rows_on_each_core(tiles),
+        note=True,
     )
 
 

@@ -8,6 +8,10 @@ TEXTS: Table = {
         "Inside a kernel MTE2 brings the next tile while the vector cores work on this one and MTE3 takes the last one away: the longest of the three sets the pace.",
         "kernel 内部，vector 核计算当前块时，MTE2 搬入下一块，MTE3 搬出上一块：三者中最长的决定节奏。",
     ),
+    "formula_note": (
+        "p: what each further tile adds. With one buffer a side the next load waits until this tile is computed, and the next result until this one is stored.",
+        "p：每多一块增加的时间。每侧只有一个缓冲时，下一次搬入要等当前块算完，下一个结果要等当前结果搬出。",
+    ),
     "tiles": ("Tiles of a core", "每核分块数"),
     "buffers": ("Buffers a side", "每侧缓冲数"),
     "load": ("Load of a tile (MTE2), ns", "一块搬入（MTE2），ns"),
@@ -37,8 +41,8 @@ TEXTS: Table = {
         "只看得见最长的部分，其余在它的掩盖之下。此处算得再快也没有变化。",
     ),
     "measured": (
-        "An RmsNorm on a 910B2 takes 4.4 µs on one core, 6.6 on eight and 11.3 on 32: starting on more cores costs more than short rows give back (public kernel rows; the start of a kernel grows with its cores).",
-        "910B2 上的 RmsNorm：1 个核 4.4 µs，8 个 6.6，32 个 11.3：行数少时，启动更多核的开销大于收益（公开的 kernel 数据；启动时间随核数增长）。",
+        "RmsNorm over rows of 1,024 FP16 values on a 910B2: 5.5 µs for one row on one core, 6.0 for two on two, 10.8 for 32 on 32 (lukaIvanic/paddle_ocr_vl_npu; fitted to). A core has one row each time: what grows is the start, with the cores that a kernel starts on.",
+        "910B2 上每行 1,024 个 FP16 数的 RmsNorm：1 行用 1 个核 5.5 µs，2 行用 2 个核 6.0，32 行用 32 个核 10.8（lukaIvanic/paddle_ocr_vl_npu；参与拟合）。每个核都只有一行：增长的是启动，它随启动的核数增加。",
     ),
     "limit": (
         "All tiles of a core are equal here and wait for nothing else; in a step they also share HBM with the other cores. The Lab opens with a prompt of so many tokens that a norm gives each core this many rows.",

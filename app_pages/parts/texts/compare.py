@@ -85,7 +85,7 @@ TEXTS: Table = {
     "only": ("only in {side}", "仅在 {side}"),
     "where": ("where", "位置"),
     "both": ("both", "两者"),
-    "cause_device idle, host late": ("device idle, host late", "设备空闲（主机太慢）"),
+    "cause_device idle, host late": ("device idle, host late", "设备空闲（Host 太慢）"),
     "cause_device idle, launched": ("device idle, launched", "设备空闲（已下发）"),
     "cause_device idle": ("device idle", "设备空闲"),
     "cause_before the first kernel": ("before the first kernel", "首个 kernel 之前"),
@@ -138,11 +138,11 @@ TEXTS: Table = {
     ),
     "speaks_tpot": (
         "That speaks for a missed graph, a starved host or other kernels in {side}; a second load tells which.",
-        "这说明 {side} 可能未命中图、主机不足或 kernel 不同；再测一个负载即可区分。",
+        "这说明 {side} 可能未命中图、Host 不足或 kernel 不同；再测一个负载即可区分。",
     ),
     "speaks_step": (
         "That speaks for a missed graph, a starved host or slower kernels in {side}.",
-        "这说明 {side} 可能未命中图、主机不足或 kernel 更慢。",
+        "这说明 {side} 可能未命中图、Host 不足或 kernel 更慢。",
     ),
     "speaks_request": (
         "That speaks for work done for each request in {side}: sampling, output processing, no asynchronous scheduling, "

@@ -49,8 +49,8 @@ HELP_ZH: dict[str, str] = {
     "workload.output_tokens": "每个请求生成的 token 数。",
     "workload.sampling": "如何选下一个 token：取最大，或排序后做 top-k/top-p 过滤与 softmax。",
     "optimizations.graph_prefill": "预填充步也按其确切形状编译（仅 ge_graph）。",
-    "engine.task_queue_enable": "0：一个主机线程；1：第二个线程负责下发；2：它还负责 workspace。",
-    "protocol.synchronize": "主机在哪里等待设备：每步末、每层后，或每个算子后。",
+    "engine.task_queue_enable": "0：一个 Host 线程；1：第二个线程负责下发；2：它还负责 workspace。",
+    "protocol.synchronize": "Host 在哪里等待设备：每步末、每层后，或每个算子后。",
     "optimizations.kv.scale": "一个 INT8 缩放系数覆盖的范围（dtype 为 int8 时有效）。",
     "optimizations.kv.block_size": "分页缓存中一个块的 token 数。",
     "optimizations.kv.prefix_sharing": "提示词前缀相同的请求共享其块（仅 paged）。",
@@ -60,7 +60,7 @@ HELP_ZH: dict[str, str] = {
     "engine.data_parallel_size": "分担请求的副本数。",
     "engine.enable_expert_parallel": "把完整的专家分散到各卡，而不是切分每个专家。",
     "engine.sequence_parallel": "用 reduce-scatter 与 all-gather 代替 all-reduce。",
-    "engine.hccl_op_expansion_mode": "谁搬运集合通信的字节：向量核、AI CPU 或主机。",
+    "engine.hccl_op_expansion_mode": "谁搬运集合通信的字节：向量核、AI CPU 或 Host 。",
     "engine.all2all_backend": "token 如何到达其他卡上的专家：发过去，或每卡看到全部 token 再归约。",
     "engine.max_num_seqs": "一步中最多的请求数。",
     "engine.max_num_batched_tokens": "一步中最多的 token 数；更长的预填充按此切块。",
@@ -73,7 +73,7 @@ HELP_ZH: dict[str, str] = {
 #: Groups of widgets in the side bar.
 GROUP_LABELS: Table = {
     "workload": ("Workload", "负载"),
-    "issue": ("Host and graph", "主机与图"),
+    "issue": ("Host and graph", "Host 与图"),
     "fusion": ("Fusion", "算子融合"),
     "kv": ("KV cache", "KV 缓存"),
     "weights": ("Weights", "权重"),

@@ -26,7 +26,7 @@ WORDS: Table = {
     "prefill": ("the step that reads the prompt", "读入提示词的一步"),
     "decode": ("the steps that generate a token each", "每步生成一个 token 的阶段"),
     "batch": ("the requests that one step works on", "一步同时处理的请求"),
-    "eager": ("the host issues op by op", "主机逐个算子下发"),
+    "eager": ("the host issues op by op", "Host 逐个算子下发"),
     "GQA": ("several query heads share one head of keys and values", "多个 query 头共享一个 KV 头"),
     "HCCL": ("the library of collectives on Ascend; not an engine of the chip", "昇腾的集合通信库；不是芯片上的计算单元"),
     "all-reduce": ("every rank gets the sum of all ranks' values", "每张卡得到所有卡数值之和"),

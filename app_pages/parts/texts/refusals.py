@@ -148,7 +148,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"an all-to-all needs to know on the host how much each rank sends, which a captured graph cannot wait for",
-        "all-to-all 需要主机知道每张卡发送多少，而捕获的图无法等待",
+        "all-to-all 需要 Host 知道每张卡发送多少，而捕获的图无法等待",
     ),
     (r"torch has no such kernel for a GPU", "torch 没有这样的 GPU kernel"),
     (r"torch brings no weight into a GPU's L2 ahead", "torch 不会提前把权重取入 GPU 的 L2"),

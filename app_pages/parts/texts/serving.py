@@ -11,10 +11,10 @@ TEXTS: Table = {
     "model": ("Model", "模型"),
     "hardware": ("Chip", "芯片"),
     "cards": ("Cards (tensor parallel)", "卡数（张量并行）"),
-    "engine": ("Engine's host", "引擎主机"),
+    "engine": ("Engine's host", "引擎 Host"),
     "engine_help": (
         "The serving engine's host costs: a profile of sim/engines. healthy and starved are the two ends; measure yours with whatif calibrate --bench.",
-        "推理引擎的主机开销：sim/engines 中的参数文件。healthy 与 starved 是两端；用 whatif calibrate --bench 测出自己的。",
+        "推理引擎的 Host 开销：sim/engines 中的参数文件。healthy 与 starved 是两端；用 whatif calibrate --bench 测出自己的。",
     ),
     "rate": ("Requests per second", "每秒请求数"),
     "input": ("Prompt, tokens", "提示长度（token）"),
@@ -47,7 +47,7 @@ TEXTS: Table = {
     "saturated": ("{why}: {queue} ms in the queue on average.", "{why}：平均排队 {queue} ms。"),
     "held": (
         "From token to token {gap} ms pass, averaged over tokens (TPOT is averaged over requests): {device} the decode step, {prefill} prefills in the same step, {engine} the engine's host that nothing hides.",
-        "token 之间平均 {gap} ms（按 token 平均；TPOT 按请求平均）：解码步 {device}，同一步中的预填充 {prefill}，未被隐藏的引擎主机 {engine}。",
+        "token 之间平均 {gap} ms（按 token 平均；TPOT 按请求平均）：解码步 {device}，同一步中的预填充 {prefill}，未被隐藏的引擎 Host {engine}。",
     ),
     "second_card": (
         "A decode step half as long would save {gain} of it{little}.",
@@ -76,7 +76,7 @@ TEXTS: Table = {
     "limit_slots": ("slots", "位置"),
     "limit_kv": ("KV blocks", "KV 块"),
     "limit_prefill": ("prefills", "预填充"),
-    "limit_engine": ("the engine's host", "引擎主机"),
+    "limit_engine": ("the engine's host", "引擎 Host"),
     "limit_device": ("the device", "设备"),
     "tpot_curve": ("TPOT by arrival rate", "TPOT 随到达率变化"),
     "ttft_curve": ("TTFT by arrival rate", "TTFT 随到达率变化"),

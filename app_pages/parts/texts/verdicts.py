@@ -6,7 +6,7 @@ Braces are filled by `parts.verdict`.
 from app_pages.parts.texts import Table
 
 TEXTS: Table = {
-    "host-bound": ("Host-bound.", "主机受限。"),
+    "host-bound": ("Host-bound.", "Host 受限。"),
     "HBM-bound": ("HBM-bound.", "HBM 带宽受限。"),
     "cube-bound": ("Cube-bound.", "Cube 算力受限。"),
     "vector-bound": ("Vector-bound.", "向量核受限。"),
@@ -25,14 +25,14 @@ PARTS: Table = {
     "communication: transfer": ("communication: transfer", "通信：传输"),
     "waiting for ranks": ("waiting for ranks", "等待其他卡"),
     "pipeline bubble": ("pipeline bubble", "流水线气泡"),
-    "host late": ("host late", "主机下发晚"),
+    "host late": ("host late", "Host 下发晚"),
     "queued": ("queued", "已下发待执行"),
     "copies": ("copies", "拷贝"),
     "idle, cause unknown": ("idle, cause unknown", "空闲，原因未知"),
 }
 
 EVIDENCE_ZH = {
-    "host-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms）：主机发起 {launches} 次调用需要 "
+    "host-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms）：Host 发起 {launches} 次调用需要 "
     "{host_ms} ms，kernel 只需 {computing_ms} ms。",
     "HBM-bound": "{share} 的 kernel 时间受 HBM 限制：{computing_ms} ms 内搬运 {hbm_gb} GB，用到可持续带宽的 {hbm_busy}；"
     "设备在一步中空闲 {free_share}。",
@@ -42,7 +42,7 @@ EVIDENCE_ZH = {
     "{wait_ms} ms。",
     "bubble-bound": "流水线共 {stages} 级、{micro_batches} 个微批，各级平均 {bubble_share} 的时间是气泡。",
     "capacity-bound": "显存容量限制了并发。",
-    "idle-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms），其中大部分不是因为主机下发晚；kernel 只需 "
+    "idle-bound": "设备在一步中空闲 {free_share}（{total_ms} ms 中的 {free_ms} ms），其中大部分不是因为 Host 下发晚；kernel 只需 "
     "{computing_ms} ms。",
     "mixed": "没有占主导的部分：设备空闲 {free_share}，未被隐藏的通信占 {comm_share}，kernel {computing_ms} ms。",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from app_pages.learn.op_kernel import experiment as op_kernel
@@ -21,6 +23,13 @@ def test_double_buffers_leave_the_longest_part_alone_to_be_seen() -> None:
     assert two.hidden_share == pytest.approx(0.75)
     assert max(span.end_ns for span in two.spans) == two.total_ns
     assert run(1, 400, 200, 100, 3).total_ns == 700
+
+
+def test_the_formula_of_the_tiles_is_the_pipeline() -> None:
+    """l + c + s + (n - 1) p, as the page writes it with the reader's numbers."""
+    for tiles, buffers, *parts in itertools.product((1, 2, 8), (1, 2, 3), *[(50, 200, 800)] * 3):
+        item = run(tiles, *parts, buffers)
+        assert item.total_ns == sum(parts) + (tiles - 1) * item.pace_ns, (tiles, buffers, parts)
 
 
 def test_the_same_formula_is_five_three_or_one_kernel() -> None:
@@ -48,6 +57,13 @@ def test_new_shapes_put_off_the_step_at_which_a_graph_has_paid() -> None:
     steps = two
     assert cost.total_ms(steps, 2) <= steps * cost.eager_ms < cost.total_ms(steps - 1, 2) + cost.eager_ms
     assert shapes.padded_to("Qwen3-8B", "atlas_a2_910b2", 3) >= 3
+
+
+def test_the_formula_of_the_second_card_has_the_host_behind_the_device_or_in_front_of_it() -> None:
+    item = second_card.point("Qwen3-14B", "atlas_a2_910b3", 1, 16, "starved")
+    assert item.step_ms == pytest.approx(max(item.device_ms, item.hidden_ms) + item.visible_ms)
+    assert item.visible_ms == pytest.approx(0), "an engine that schedules asynchronously hides all of it"
+    assert item.hidden_ms == pytest.approx(item.host_ms)
 
 
 def test_a_second_card_helps_a_device_and_not_a_host() -> None:
