@@ -65,7 +65,7 @@ def _here(say: Say) -> None:
 
 def _how(say: Say) -> None:
     section(say("how"), say("how_about"))
-    st.code(COMMANDS, language="bash", wrap_lines=True)
+    st.code(COMMANDS, language=None, wrap_lines=True)
 
 
 def _run(result: dict[str, Any], language: Language, say: Say) -> None:

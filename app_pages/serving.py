@@ -44,7 +44,7 @@ def main() -> None:
     _over_time(shown, say)
     _cliff(question, rate, say)
     section(say("command"))
-    st.code(question.command, language="bash", wrap_lines=True)
+    st.code(question.command, language=None, wrap_lines=True)
 
 
 def _asked(rate: float, say: Say) -> Question:

@@ -43,7 +43,7 @@ def body(lesson: Lesson) -> Told:
     step_us = 1000 * first.step_ms or 1.0
     kernels_us = sum(us for name, us in first.limits_us.items() if name != "idle")
     return Told(
-        r"\text{idle} = 1 - \frac{t_{\text{kernels}}}{t_{\text{step}}}",
+        rf"\text{{{lesson.say('idle')}}} = 1 - \frac{{t_{{\text{{kernels}}}}}}{{t_{{\text{{step}}}}}}",
         rf"1 - \frac{{{kernels_us / 1000:.2f}\,\text{{ms}}}}{{{step_us / 1000:.2f}\,\text{{ms}}}} = "
         rf"{100 * (1 - kernels_us / step_us):.0f}\,\%",
         case(f"model={model}", f"hardware={hardware}", *first.settings) if first.limits_us else None,

@@ -50,11 +50,12 @@ def body(lesson: Lesson) -> Told:
     _lanes(lesson, model, hardware, tokens)
     _numerics(lesson)
     width = step_of_tokens(model, hardware, tokens).model.hidden
-    saved = 2 * tokens * width * 2
+    saved = forms[1].moved_bytes - last.moved_bytes
     return Told(
-        r"\text{saved bytes} = \underbrace{2}_{\text{write and read}} \times T \times d \times 2\,\text{B}",
-        rf"2 \times {tokens:,} \times {width:,} \times 2\,\text{{B}} = {saved / formats.KIB:,.0f}\,\text{{KiB}}",
+        rf"\text{{{lesson.say('saved')}}} = T \times d \times 2\,\text{{B}}",
+        rf"{tokens:,} \times {width:,} \times 2\,\text{{B}} = {saved / formats.KIB:,.0f}\,\text{{KiB}}",
         step_of_tokens(model, hardware, tokens),
+        note=True,
     )
 
 

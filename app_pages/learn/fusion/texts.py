@@ -8,6 +8,11 @@ TEXTS: Table = {
         "Fusion saves launches and round trips to global memory. It does not save arithmetic: the formula stays the same.",
         "融合节省的是 kernel 启动与全局内存往返，而不是运算：公式没有变。",
     ),
+    "formula_note": (
+        "From Add + RmsNorm to AddRmsNorm: the sum is not read again. It is still written, as the next residual; were it not needed, that write would be saved too.",
+        "从 Add + RmsNorm 到 AddRmsNorm：和不再被读回。它仍要写出，作为下一个残差；若不需要保留，这次写出也能省下。",
+    ),
+    "saved": ("saved bytes", "省下的字节"),
     "tokens": ("Tokens in the step", "本步 token 数"),
     "precision": ("Precision", "精度"),
     "form_primitives": ("primitive calls", "分别调用基础算子"),
@@ -40,8 +45,8 @@ TEXTS: Table = {
     "start": ("start of the kernel", "kernel 启动"),
     "lanes_note": (
         "Grey is the start of a kernel on its cores. Between two kernels everything goes out to global memory and in again; "
-        "inside one, the sum stays on chip.",
-        "灰色是 kernel 在各核上的启动。两个 kernel 之间，一切都要写回全局内存再读入；同一个 kernel 内，和留在片上。",
+        "inside one, the sum is used where it is, on chip.",
+        "灰色是 kernel 在各核上的启动。两个 kernel 之间，一切都要写回全局内存再读入；同一个 kernel 内，和就在片上使用。",
     ),
     "numerics": ("Computed for real: error against float64", "真实计算：相对 float64 的误差"),
     "numerics_note": (
@@ -78,8 +83,8 @@ TEXTS: Table = {
     ),
     "guess_right": ("b", "b"),
     "guess_why": (
-        "Fusion saves a launch and the round trip of the sum; every add, square and division is still done.",
-        "融合省下一次启动与和的往返；每个加法、平方与除法仍要做。",
+        "Fusion saves launches, and what goes out between kernels only to be read again; every add, square and division is still done.",
+        "融合省下启动，以及 kernel 之间写出又读回的数据；每个加法、平方与除法仍要做。",
     ),
     "measured": (
         "Qwen3-8B on a 910B2 in a graph: 15.11 ms with RMSNorm in primitives, 14.41 ms fused; Add, packed projections and more: 12.64 ms (lukaIvanic/paddle_ocr_vl_npu; not fitted to). npu_rms_norm alone: 7 times as fast as its primitives (Swan's blog; not fitted to).",

@@ -70,8 +70,8 @@ TEXTS: Table = {
         "调用次数不变，而 kernel 变长：Host 被掩盖，可省的所剩无几。",
     ),
     "measured": (
-        "Qwen3-8B on a 910B2, eager and compiled: 62.9 and 14.5 ms for 1 request, 67.6 and 19.6 for 16, 65.7 and 41.1 for 256 (lukaIvanic/paddle_ocr_vl_npu; the host's costs are fitted to the eager steps, nothing to the compiled ones). At a cache of 128 tokens 66.3 and 15.2 ms (not fitted to).",
-        "910B2 上 Qwen3-8B，eager 与编译：1 个请求 62.9 与 14.5 ms，16 个 67.6 与 19.6，256 个 65.7 与 41.1（lukaIvanic/paddle_ocr_vl_npu；Host 开销按 eager 单步拟合，编译的各步未参与拟合）。缓存 128 token 时 66.3 与 15.2 ms（未参与拟合）。",
+        "Qwen3-8B in Hugging Face style code with nothing fused, on a 910B2, eager and compiled: 62.9 and 14.5 ms for 1 request, 67.6 and 19.6 for 16, 65.7 and 41.1 for 256 (lukaIvanic/paddle_ocr_vl_npu; the host's costs are fitted to the eager steps, nothing to the compiled ones). At a cache of 128 tokens 66.3 and 15.2 ms (not fitted to).",
+        "910B2 上 Hugging Face 风格、未融合的 Qwen3-8B，eager 与编译：1 个请求 62.9 与 14.5 ms，16 个 67.6 与 19.6，256 个 65.7 与 41.1（lukaIvanic/paddle_ocr_vl_npu；Host 开销按 eager 单步拟合，编译的各步未参与拟合）。缓存 128 token 时 66.3 与 15.2 ms（未参与拟合）。",
     ),
     "limit": (
         "Costs of capture and compilation for each node are assumed; only their order is known.",

@@ -14,7 +14,7 @@ from app_pages.parts import formats
 from app_pages.parts.bound import steps
 from app_pages.parts.charts.maps import block_table, blocks
 from app_pages.parts.charts.plots import bars, lines
-from app_pages.parts.page import Figure, figures, quiet
+from app_pages.parts.page import Figure, figures
 from app_pages.parts.palette import CLASSES, NEUTRAL
 from sim.predict.ratios import StepRatio
 
@@ -61,7 +61,7 @@ def body(lesson: Lesson) -> Told:
     _table(lesson, by_layout["paged"], moment)
     _curve(lesson, by_layout, most, moment)
     ratio = _faster(model, hardware)
-    quiet(
+    conclude(
         lesson.say(
             "faster",
             ratio=formats.ratio(ratio.value),
@@ -76,9 +76,10 @@ def body(lesson: Lesson) -> Told:
         _int8(lesson)
     deployment = paged_case(model, hardware)
     shape = deployment.model
+    words = [rf"\text{{{lesson.say(word)}}}" for word in ("token_bytes", "layers", "kv_heads", "head_size")]
     heads = f"{shape.layers} \\times {shape.kv_heads} \\times {shape.head_dim}"
     return Told(
-        r"\text{bytes of a token} = 2 \times \text{layers} \times \text{KV heads} \times \text{head size} \times b",
+        rf"{words[0]} = 2 \times {words[1]} \times {words[2]} \times {words[3]} \times b",
         rf"2 \times {heads} \times 2\,\text{{B}} = {held[0].token_bytes / formats.KIB:,.0f}\,\text{{KiB}}",
         deployment,
     )

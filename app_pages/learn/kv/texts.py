@@ -45,6 +45,9 @@ TEXTS: Table = {
     "dtype": ("Type", "类型"),
     "bits16": ("16 bits", "16 位"),
     "token_bytes": ("Bytes of a token", "每 token 字节"),
+    "layers": ("layers", "层数"),
+    "kv_heads": ("KV heads", "KV 头数"),
+    "head_size": ("head size", "头维度"),
     "kv_tokens": ("Tokens that fit", "可容纳 token"),
     "most_requests": ("Requests at once", "同时请求"),
     "int8": (

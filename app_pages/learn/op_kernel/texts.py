@@ -47,8 +47,8 @@ TEXTS: Table = {
     "slower": ("deeper is slower here", "此处融合更深反而更慢"),
     "faster": ("deeper is faster here", "此处融合更深更快"),
     "guess": (
-        "npu_ffn does the whole feed-forward block in one kernel. At 208 tokens of a small model it was measured against three kernels. Which was faster?",
-        "npu_ffn 用一个 kernel 完成整个前馈网络。小模型 208 个 token 时与三个 kernel 对比实测，哪个更快？",
+        "npu_ffn does the whole feed-forward block in one kernel. At 10 x 208 tokens of a small model it was measured against three kernels. Which was faster?",
+        "npu_ffn 用一个 kernel 完成整个前馈网络。小模型 10 x 208 个 token 时与三个 kernel 对比实测，哪个更快？",
     ),
     "guess_a": ("npu_ffn, by far", "npu_ffn 快很多"),
     "guess_b": ("the three kernels", "三个 kernel"),

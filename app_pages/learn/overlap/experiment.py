@@ -23,13 +23,16 @@ FUSED = "optimizations.fusion.matmul_all_reduce=true"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One way to run products and their collectives in a step, ms. serial = computing a + communicating b, ideal =
-    max(a, b), found: what the simulator predicts for the same places; all None where nothing overlaps."""
+    """One way to run products and their collectives in a step, ms. products a, collectives b: each side alone, summed
+    over the places where both run; serial = a + b; ideal: the longer of the two, place by place; found: what the
+    simulator predicts for the same places. All None where nothing overlaps."""
 
     name: str
     step_ms: float
     communication_ms: float
     not_overlapped_ms: float
+    products_ms: float | None
+    collectives_ms: float | None
     serial_ms: float | None
     ideal_ms: float | None
     found_ms: float | None
@@ -76,9 +79,11 @@ def two_streams(model: str, hardware: str, batch: int, streams: int) -> Case:
 def side(name: str, prediction: Prediction) -> Side:
     """The step of `prediction`, and its overlaps summed."""
     step, overlapped = prediction.step, overlaps(prediction)
-    sums: tuple[float | None, float | None, float | None] = (None, None, None)
+    sums: tuple[float | None, ...] = (None,) * 5
     if overlapped:
         sums = (
+            sum(o.first_us for o in overlapped) / 1000,
+            sum(o.second_us for o in overlapped) / 1000,
             sum(o.first_us + o.second_us for o in overlapped) / 1000,
             sum(o.ideal_us for o in overlapped) / 1000,
             sum(o.predicted_us for o in overlapped) / 1000,

@@ -57,11 +57,12 @@ def body(lesson: Lesson) -> Told | None:
         _spoilers(lesson, model, hardware, ranks, tokens, best)
     for pieces in (1, best):
         _timeline(lesson, model, hardware, ranks, tokens, pieces)
-    busy = f"{side.communication_ms:.2f}"
     return Told(
-        r"\max(a, b) \;\le\; t \;\le\; a + b",
-        rf"{ideal:.2f} \;\le\; {predicted:.2f} \;\le\; {serial:.2f}\,\text{{ms}} \quad (b = {busy}\,\text{{ms}})",
+        r"\textstyle\sum \max(a_i, b_i) \;\le\; t, \quad a = \sum a_i, \; b = \sum b_i",
+        rf"{ideal:.2f} \;\le\; {predicted:.2f} \;{'<' if predicted < serial else '>'}\; a + b = "
+        rf"{side.products_ms:.2f} + {side.collectives_ms:.2f} = {serial:.2f}\,\text{{ms}}",
         overlap.prefill(model, hardware, ranks, tokens, f"{overlap.CHUNKS}={best}"),
+        note=True,
     )
 
 

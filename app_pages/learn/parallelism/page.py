@@ -77,8 +77,8 @@ def body(lesson: Lesson) -> Told | None:
         return None
     fastest = min(possible, key=lambda w: w.tpot_ms)
     return Told(
-        r"\text{weights of a card} = \frac{W}{\text{TP} \times \text{PP}} \quad "
-        r"(\text{EP}: W_{\text{dense}} + W_{\text{experts}} / n)",
+        rf"\text{{{lesson.say('card_weights')}}} \approx \frac{{W}}{{\text{{TP}} \times \text{{PP}}}} \quad "
+        r"(\text{DP}: W, \; \text{EP}: W_{\text{dense}} + W_{\text{experts}} / n)",
         r",\; ".join(rf"\text{{{w.name}}}: {w.weights_bytes / formats.GIB:.1f}\,\text{{GiB}}" for w in possible)
         + rf" \quad (n = {cards})",
         fastest.case,

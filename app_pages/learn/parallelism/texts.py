@@ -27,6 +27,7 @@ TEXTS: Table = {
     "wait": ("Of it waiting, ms", "其中等待，ms"),
     "bubble": ("Bubble", "气泡"),
     "memory": ("Memory of a card", "每卡显存"),
+    "card_weights": ("weights of a card", "单卡权重"),
     "weights": ("weights", "权重"),
     "kv": ("KV cache", "KV"),
     "other": ("other", "其他"),

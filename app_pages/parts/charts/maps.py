@@ -140,7 +140,7 @@ def matrices(
     y: Spec = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [bottom, -0.9], "nice": False}}
     layers: list[Spec] = [
         {
-            "mark": {"type": "rect", "opacity": 0.85},
+            "mark": {"type": "rect", "opacity": 1},
             "encoding": {
                 "x": x,
                 "x2": {"field": "right"},

@@ -29,7 +29,7 @@ def files(view: View, charts: Sequence[Chart]) -> None:
 
 def _files(view: View, charts: Sequence[Chart]) -> None:
     say, name, scenario = view.say, view.result["scenario"]["name"], view.answer.prediction.case.scenario
-    st.code(view.question.command, language="bash", wrap_lines=True)
+    st.code(view.question.command, language=None, wrap_lines=True)
     with st.container(horizontal=True):
         _file(say("download_yaml"), f"{name}.yaml", "text/yaml", lambda: own.plain(resolved_yaml(scenario)))
         _file(say("download_json"), f"{name}.json", "application/json", lambda: answers.json_text(view.question))

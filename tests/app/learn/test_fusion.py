@@ -95,3 +95,10 @@ def test_the_running_maximum_only_grows_and_the_early_output_is_not_yet_right() 
     assert online.rescaled > 0
     assert online.tiles[0].error > 10 * online.error
     assert online.error < online.whole_error
+
+
+@pytest.mark.parametrize("tokens", [1, 64, 4096])
+def test_the_fused_norm_saves_one_read_of_the_sum_which_it_still_writes(tokens: int) -> None:
+    """The formula of the page: T x d values of 16 bits; gamma and the reciprocal roots are moved by both forms."""
+    _, two, one = fusion.forms("Qwen3-8B", "atlas_a2_910b2", tokens)
+    assert two.moved_bytes - one.moved_bytes == tokens * 4096 * 2
