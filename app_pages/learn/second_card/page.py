@@ -45,7 +45,7 @@ def body(lesson: Lesson) -> Told:
         _curve(lesson, model, hardware, profile, requests)
     return Told(
         r"t_n = \max(t_{\text{device}}(n),\; h) + v",
-        r",\quad ".join(_filled(item) for item in (one, two)),
+        rf"\begin{{gathered}}{_filled(one)} \\ {_filled(two)}\end{{gathered}}",
         deployment(model, hardware, 2, requests),
         note=True,
     )

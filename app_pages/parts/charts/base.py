@@ -63,7 +63,7 @@ def legend_of(labels: Mapping[str, str], present: Sequence[str]) -> list[tuple[s
 def axis(title: str | None = None, unit: str = "", **more: Any) -> Spec:
     """An axis with few, quiet lines. unit: follows each of its numbers."""
     spec: Spec = {"title": title, "grid": True, "domain": False, "ticks": False, "labelPadding": 6, "labelBound": True}
-    spec |= more
+    spec |= {"labelSeparation": 6, **more}
     if unit:
         spec["labelExpr"] = f"datum.label + ' {unit}'"
     return spec

@@ -56,7 +56,7 @@ TEXTS: Table = {
     ),
     "not_scored": (
         "Not scored: {row}, measured under conditions that the model does not have ({why}).",
-        "不计分：{row}，其测量条件不在模型之内（{why}）。",
+        "不计分：{row}，其测量条件不在模型之内（原文：{why}）。",
     ),
     "by_kind": ("Errors by kind", "按类别的误差"),
     "kind": ("kind", "类别"),
