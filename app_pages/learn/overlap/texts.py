@@ -10,7 +10,7 @@ TEXTS: Table = {
         "并行执行使耗时从 a+b 趋向 max(a,b)。两条 stream 不等于并行：争用核与带宽、分片启动、数据依赖与 Host 等待都会把收益吃回去。",
     ),
     "formula_note": (
-        "a: the products, b: their all-reduces, each alone, summed over all places i of the step. In pieces t can exceed a + b: each piece starts anew.",
+        "a: the products, b: their all-reduces, each alone, summed over all places i of the step. In pieces t can exceed a + b: each piece starts up again.",
         "a 为矩阵乘，b 为其 all-reduce，各自单独的时间，对单步中每一处 i 求和。分片后 t 也可能超过 a + b：每片都要重新启动。",
     ),
     "tokens": ("Tokens in the prefill", "prefill token 数"),
