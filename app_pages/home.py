@@ -80,6 +80,6 @@ def _four(language: Language, say: Say) -> None:
 
 
 #: The sentences, and the lessons that show them.
-FOUR = (("move_less", "kv"), ("write_once_less", "fusion"), ("move_while", "overlap"), ("wait_less", "graph"))
+FOUR = (("move_less", "kv"), ("write_once_less", "fusion"), ("move_while", "tiles"), ("wait_less", "graph"))
 
 main()
