@@ -57,5 +57,5 @@ def point(model: str, hardware: str, cards: int, requests: int, engine: str) -> 
     device_ms = _device_ms(model, hardware, cards, requests)
     step_ms = costs.step_ns(1e6 * device_ms, requests) / 1e6
     host_ms = costs.host_ns(requests) / 1e6
-    hidden_ms = costs.hidden_share * host_ms + costs.issue_ns(0) / 1e6
+    hidden_ms = costs.hidden_share * host_ms + costs.issue_ns(requests, 0) / 1e6
     return Point(cards, requests, costs.device_scale * device_ms, host_ms, hidden_ms, step_ms)
