@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from scenarios.checks import check
@@ -33,6 +34,16 @@ class Loaded:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A scenario file composed with those it extends, not validated yet. sources: the files; problems: with them."""
+
+    root: Node
+    file: Path
+    sources: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
 def load_scenario(path: str | Path, sets: Sequence[str] = (), *, shipped: Path = SHIPPED) -> Loaded:
     """Read, compose, validate and check one scenario.
 
@@ -40,9 +51,20 @@ def load_scenario(path: str | Path, sets: Sequence[str] = (), *, shipped: Path =
     their order; null puts a field back to its default. shipped: the folder of shipped scenarios. Raises ScenarioError
     with all problems at once, each with its place.
     """
+    return with_settings(read_base(path, shipped=shipped), sets)
+
+
+def read_base(path: str | Path, *, shipped: Path = SHIPPED) -> Base:
+    """What `load_scenario` reads before it lays settings on it, for many settings of one file."""
     file = _find(str(path), shipped)
     reader = _Reader(shipped, (file.parent, shipped))
-    return _finish(reader.read(file, ()), file, sets, reader.sources, reader.problems)
+    root = reader.read(file, ())
+    return Base(root, file, tuple(reader.sources), tuple(reader.problems))
+
+
+def with_settings(base: Base, sets: Sequence[str]) -> Loaded:
+    """The scenario of `base` with `key=value` settings, as `load_scenario` says."""
+    return _finish(base.root, base.file, sets, [*base.sources], [*base.problems])
 
 
 def load_text(text: str, name: str, sets: Sequence[str] = ()) -> Loaded:
@@ -196,6 +218,7 @@ def _source(text: str) -> str:
     return f"--set {text}"
 
 
+@lru_cache(maxsize=1024)  # the points of a sweep share most of theirs
 def _setting(text: str) -> Node:
     """`workload.batch=4` as a document of one value. Raises ScenarioError."""
     mark = Mark(_source(text))

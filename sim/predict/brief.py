@@ -15,7 +15,7 @@ from sim.predict.parts import computes, part_of, with_idle_parts
 from sim.predict.predict import Metric, predict
 from sim.predict.shares import Name, Part, bottleneck_of
 from sim.predict.step_columns import kernels_in
-from sim.predict.steps import Case, kernel_times_of
+from sim.predict.steps import Case
 from sim.step.kernel_times import KernelTimes
 from sim.step.layout import Layout
 
@@ -33,7 +33,7 @@ class Brief:
 def brief(case: Case) -> Brief:
     """As `predict` and `diagnose` say of `case`. Raises DoesNotFit where it does not fit the device's memory."""
     prediction = predict(case)
-    step, known = prediction.step, kernel_times_of(case, prediction.batch)
+    step, known = prediction.step, prediction.kernel_times
     if known is None:
         name = diagnose(prediction).name
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from scenarios.batches import capture_sizes, largest_chunk_tokens
 from scenarios.lowering.stages import stage_model
@@ -232,6 +233,7 @@ def _running(scenario: Scenario, model: Model) -> int:
     return -(-scenario.workload.batch // model.pipeline_parallel)
 
 
+@lru_cache(maxsize=64)  # asked of a scenario when it is checked, and when it is predicted
 def memory_of(scenario: Scenario, model: Model, hw: HardwareProfile) -> Memory:
     """Memory by part for `scenario` on one card of `hw`, and the KV capacity of its layout and of the others.
 

@@ -179,11 +179,12 @@ def alone_in_columns(laid: Layout, last: bool) -> Layout:
     meets = {number: size for number, size in laid.meets.items() if number not in silent}
     host_ns = laid.host_ns if last else [*laid.host_ns[:-1], 0.0]
     changed = replace(laid, durations_ns=durations, meets=meets, host_ns=host_ns)
-    if laid.kernel_matrix is not None and laid.host_matrix is not None:
-        changed.kernel_matrix, changed.host_matrix = laid.kernel_matrix.copy(), laid.host_matrix.copy()
+    if laid.kernel_matrix is not None and laid.hosts is not None:
+        changed.kernel_matrix, host = laid.kernel_matrix.copy(), laid.hosts.host_ns.copy()
         for places in transfers:
             changed.kernel_matrix[places] = 0
-        changed.host_matrix[-1] *= last
+        host[-1] *= last
+        changed.hosts = replace(laid.hosts, host_ns=host)
     return changed
 
 

@@ -35,6 +35,8 @@ from sim.predict.steps import (
 from sim.predict.ttft import ends_in_turn, ends_through_stages, mean_end_ns
 from sim.predict.uncertainty import Sensitivity
 from sim.predict.waits import waits_by_rank
+from sim.step.kernel_times import KernelTimes
+from sim.step.layout import Layout
 from sim.step.plan import Plan
 from sim.step.play import schedules
 from sim.step.priced import host_costs_ns
@@ -85,8 +87,13 @@ class Prediction:
     @cached_property
     def step(self) -> StepTime:
         """The parts of the step, from its columns where these say when its kernels run."""
-        known = kernel_times_of(self.case, self.batch)
+        known = self.kernel_times
         return step_time(self.timeline) if known is None else step_time_in(*known)
+
+    @cached_property
+    def kernel_times(self) -> tuple[Layout, KernelTimes] | None:
+        """The columns of the step and when its kernels run; None where only its timeline says so."""
+        return kernel_times_of(self.case, self.batch)
 
     @cached_property
     def _shown(self) -> Shown:

@@ -132,7 +132,7 @@ def _of_columns(laid: Layout) -> tuple[Iterable[Timed], Iterable[tuple[str, int]
             kernels += [_one(laid, row, layer) for layer in range(block[0].block.repeat) for row in block]
         else:
             kernels += [(row.item.op.kind, row.item.kernel, sum(laid.durations_ns[row.places])) for row in block]
-    host_ns = map(round, laid.host_ns) if laid.host_matrix is None else laid.host_matrix[:, 0].tolist()
+    host_ns = map(round, laid.host_ns) if laid.hosts is None else laid.hosts.host_ns[:, 0].tolist()
     return kernels, zip(laid.host_classes, host_ns, strict=True)
 
 

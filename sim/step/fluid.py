@@ -290,12 +290,12 @@ class _Rank:
 def _times(laid: Layout, host: float, device: float) -> list[tuple[list[int], int, list[int], list[int], int]]:
     """Of each rank: its host's and launches' times as `sim.step.lengths.threads` gives them, its kernels', and how long
     the host takes at the end of the step."""
-    if laid.host_matrix is None or laid.launch_matrix is None or laid.kernel_matrix is None:
+    if laid.hosts is None or laid.kernel_matrix is None:
         host_ns = [round(ns * host) for ns in laid.host_ns]
         launch_ns = [round(ns * host) for ns in laid.launch_ns] if laid.threaded else []
         durations = laid.durations_ns if device == 1.0 else [max(1, round(ns * device)) for ns in laid.durations_ns]
         return [(*threads(laid, host_ns[:-1], launch_ns), durations, host_ns[-1])]
-    columns = (matrix.T.tolist() for matrix in (laid.host_matrix, laid.launch_matrix, laid.kernel_matrix))
+    columns = (matrix.T.tolist() for matrix in (laid.hosts.host_ns, laid.hosts.launch_ns, laid.kernel_matrix))
     return [
         (*threads(laid, host_ns[:-1], launch_ns), durations, host_ns[-1])
         for host_ns, launch_ns, durations in zip(*columns, strict=True)

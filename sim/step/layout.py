@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Program
@@ -20,6 +20,7 @@ from sim.kernel.time import KernelTime
 from sim.step.host import PARAMETER_UPDATES
 from sim.step.jitter import jitter_of_ranks, late_ns
 from sim.step.priced import Conditions, Priced, Pricer, seeded
+from sim.step.rank_hosts import Calls, Issued, RankHosts, hosts_of_ranks
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
     from numpy import float64
@@ -81,8 +82,7 @@ class Layout:
     records: dict[int, tuple[int, ...]] = field(default_factory=dict)
     meets: dict[int, int] = field(default_factory=dict)
     blocks: list[list[Row]] = field(default_factory=list)
-    host_matrix: Matrix | None = None
-    launch_matrix: Matrix | None = None
+    hosts: RankHosts | None = None
     kernel_matrix: Matrix | None = None
     busy_ns: int = NEVER
 
@@ -245,8 +245,16 @@ class _Columns:
             (at, seeded("update", block), layer, block.repeat)
             for at, (block, layer) in zip(to.gates.values(), self._updates, strict=True)
         )
-        host = tuple(to.host_ns), tuple(to.launch_ns), tuple(to.entries) if eager else ()
-        to.host_matrix, to.launch_matrix = _host_of_ranks(self._hw, conditions, *host, to.late_ns, eager, updates)
+        issued = Issued(
+            host_ns=tuple(to.host_ns),
+            launch_ns=tuple(to.launch_ns),
+            entries=tuple(to.entries),
+            start_ns=tuple(to.start_ns),
+            late_ns=to.late_ns,
+            eager=eager,
+            updates=updates,
+        )
+        to.hosts = hosts_of_ranks(self._hw, conditions, issued)
         varying = tuple(
             (row.item.name, row.block.repeat, row.first, row.apart) for row in rows if pricer.varies(row.item.kernel)
         )
@@ -260,51 +268,6 @@ class _Columns:
                 kernels[row.places] = pricer.kernels_ns(row.item, row.block)
         to.kernel_matrix = kernels
         to.durations_ns = kernels[:, 0].tolist()
-
-
-class Calls(NamedTuple):
-    """The calls that issue one op's kernels eagerly, before jitter, ns. entry: the first one's number among the
-    launches; apart: from one to the next."""
-
-    name: str
-    host_ns: float
-    launch_ns: float
-    entry: int
-    repeat: int
-    apart: int
-
-
-@lru_cache(maxsize=64)  # steps that differ in sizes alone are issued alike
-def _host_of_ranks(
-    hw: HardwareProfile,
-    conditions: Conditions,
-    host_ns: tuple[float, ...],
-    launch_ns: tuple[float, ...],
-    entries: tuple[int, ...],
-    late: tuple[int, ...],
-    eager: tuple[Calls, ...],
-    updates: tuple[tuple[int, str, int, int], ...],
-) -> tuple[Matrix, Matrix]:
-    """Times of host steps and of launches on all ranks, whole ns, of shape (places, ranks); not to be written to.
-
-    host_ns, launch_ns: of rank 0. updates: of parameters, as (host step, what jitter is drawn by, layer, layers).
-    """
-    import numpy as np
-
-    seed, sigma, ranks, scale = conditions.seed, hw.host.jitter_sigma, conditions.ranks, conditions.host_scale
-    host = np.tile(np.rint(host_ns).astype(np.int64)[:, None], (1, ranks))
-    launch = np.tile(np.rint(launch_ns).astype(np.int64)[:, None], (1, ranks))
-    if late:
-        host[0] = late
-    for calls in eager:
-        jitter = jitter_of_ranks(seed, calls.name, calls.repeat, sigma, ranks)
-        step, behind = entries[calls.entry], (calls.repeat - 1) * calls.apart + 1
-        host[step : step + behind : calls.apart] = np.rint(calls.host_ns * jitter * scale)
-        launch[calls.entry : calls.entry + behind : calls.apart] = np.rint(calls.launch_ns * jitter * scale)
-    for at, name, layer, layers in updates:
-        jitter = jitter_of_ranks(seed, name, layers, sigma, ranks)[layer]
-        host[at] = np.rint(hw.host.attention_update_us * 1000 * jitter * scale)
-    return host, launch
 
 
 @lru_cache(maxsize=16)

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import add
 from typing import TYPE_CHECKING
 
 from sim.step.layout import NEVER, Layout
+from sim.step.rank_hosts import RankHosts, threads_of
 from sim.step.ranks import Variant, last_of_group, scaled_ns
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
+    from numpy import int64
+    from numpy.typing import NDArray
+
     from sim.step.ranks import Clocks
 
 
@@ -41,11 +46,15 @@ def lengths_ns(laid: Layout, variants: Sequence[Variant]) -> list[int]:
 def host_walk(laid: Layout, scale: float) -> tuple[list[int], int, list[int]]:
     """(when each host step ends, when both threads are through, when each entry's first kernel may run), ns; without
     the last step."""
-    host_ns = [round(ns * scale) for ns in laid.host_ns[:-1]]
+    host_ns = _scaled_ns(laid.host_ns[:-1], scale)
     if laid.late_ns:
         host_ns[0] = laid.late_ns[0]
-    launch_ns = [round(ns * scale) for ns in laid.launch_ns] if laid.threaded else []
+    launch_ns = _scaled_ns(laid.launch_ns, scale) if laid.threaded else []
     return threads(laid, host_ns, launch_ns)
+
+
+def _scaled_ns(times_ns: Sequence[float], scale: float) -> list[int]:
+    return list(map(round, times_ns if scale == 1.0 else [ns * scale for ns in times_ns]))
 
 
 def threads(laid: Layout, host_ns: Sequence[int], launch_ns: Sequence[int]) -> tuple[list[int], int, list[int]]:
@@ -94,7 +103,7 @@ def host_of_first(laid: Layout) -> tuple[int, int]:
 def _one_stream(laid: Layout, durations: Sequence[int], ended: Sequence[int], ready: Sequence[int]) -> int:
     """When the last kernel of a single stream ends."""
     free, launched, gaps, gates = laid.busy_ns, laid.launched, laid.gaps_ns, laid.gates
-    sums = [0, *accumulate(gap + ns for gap, ns in zip(gaps, durations, strict=True))]
+    sums = [0, *accumulate(map(add, gaps, durations))]
     number, count = 0, len(durations)
     gated = [*sorted(gates), count]
     following = 0
@@ -148,39 +157,25 @@ def walk_of_ranks(laid: Layout, variants: Sequence[Variant]) -> Walk | None:
     """`lengths_of_ranks_ns` with the times on the way."""
     import numpy as np
 
-    host, launch, kernels = _matrices(laid)
-    scales = [v.host for v in variants]
-    host_ns = scaled_ns(host, scales)
-    if laid.late_ns:  # independent of how fast the hosts are
-        host_ns[0] = host[0] * np.array([[v.late] for v in variants])
-    ended = np.cumsum(host_ns[:-1], axis=0)
-    ready = ended[laid.entries]
-    through = ended[-1]
-    if laid.threaded:
-        spent = np.cumsum(scaled_ns(launch, scales), axis=0)
-        before = np.concatenate([np.zeros_like(spent[:1]), spent[:-1]])
-        issued, ready = ready, spent + np.maximum.accumulate(ready - before, axis=0)
-        begun = ready - (spent - before)
-        if len(begun) > laid.depth and (begun[: -laid.depth] > issued[laid.depth :]).any():
-            return None
-        through = np.maximum(through, ready[-1])
-    ready = ready + np.maximum(np.array(laid.start_ns), 0)[:, None, None]
+    threads = threads_of(_hosts(laid), laid.threaded, laid.depth, tuple(variants))
+    if threads is None:
+        return None
     devices = list(dict.fromkeys(v.device for v in variants))
     speeds = [devices.index(v.device) for v in variants]
-    free, met = _streams(laid, scaled_ns(kernels, devices), ended, ready, speeds)
-    clock = np.maximum.reduce([through, *free.values()]) + host_ns[-1]
-    return Walk([int(ns) for ns in clock[:, 0]], ended, ready, met)
+    kernels = np.array(laid.durations_ns)[:, None] if laid.kernel_matrix is None else laid.kernel_matrix
+    free, met = _streams(laid, scaled_ns(kernels, devices), threads.ended, threads.ready, speeds)
+    clock = np.maximum.reduce([threads.through, *free.values()]) + threads.last_ns
+    return Walk([int(ns) for ns in clock[:, 0]], threads.ended, threads.ready, met)
 
 
-def _matrices(laid: Layout) -> tuple[Clocks, Clocks, Clocks]:
-    """Host, launch and kernel times in whole nanoseconds, of shape (places, ranks)."""
+def _hosts(laid: Layout) -> RankHosts:
+    """The hosts of all ranks; of ranks folded to one, those of rank 0."""
     import numpy as np
 
-    if laid.host_matrix is not None and laid.launch_matrix is not None and laid.kernel_matrix is not None:
-        return laid.host_matrix, laid.launch_matrix, laid.kernel_matrix
-    host = np.rint(np.array(laid.host_ns)).astype(np.int64)[:, None]
-    launch = np.rint(np.array(laid.launch_ns)).astype(np.int64)[:, None]
-    return host, launch, np.array(laid.durations_ns, np.int64)[:, None]
+    if laid.hosts is not None:
+        return laid.hosts
+    host, launch = (np.rint(np.array(ns)).astype(np.int64)[:, None] for ns in (laid.host_ns, laid.launch_ns))
+    return RankHosts(host, launch, tuple(laid.entries), tuple(laid.start_ns), laid.late_ns)
 
 
 def _streams(
@@ -191,13 +186,12 @@ def _streams(
     import numpy as np
 
     gaps = np.array(laid.gaps_ns, np.int64)
-    sums = np.cumsum(durations + gaps[:, None, None], axis=0)
     starts = runs_of(laid)
     met: dict[int, Clocks] = {}
     ends = [*starts[1:], len(gaps)]
-    last = np.array(ends) - 1
-    taken = (sums[last] - sums[starts] + durations[starts])[:, speeds]  # of each run, from its first kernel's start
-    at_least = _issued_late(laid, sums, durations, ready, starts=starts, ends=ends, speeds=speeds)
+    whole = np.add.reduceat(durations, starts, axis=0) + np.add.reduceat(gaps, starts)[:, None, None]
+    taken = (whole - gaps[starts, None, None])[:, speeds]  # of each run, from its first kernel's start
+    at_least = _issued_late(laid, gaps, durations, ready, starts=starts, ends=ends, speeds=speeds)
     groups = set(laid.meets.values())
     if len(groups) == 1 and not laid.several_streams:
         return _in_step(laid, starts, taken, at_least, ended=ended, ready=ready, group=groups.pop() or laid.ranks)
@@ -276,14 +270,15 @@ def runs_of(laid: Layout) -> list[int]:
     last records an event."""
     first = {0, *laid.gates, *laid.waits, *laid.meets, *(number + 1 for number in laid.records)}
     streams = laid.streams
-    first |= {number for number in range(1, len(streams)) if streams[number] != streams[number - 1]}
+    if any(streams):
+        first |= {number for number in range(1, len(streams)) if streams[number] != streams[number - 1]}
     first.discard(len(streams))
     return sorted(first)
 
 
 def _issued_late(
     laid: Layout,
-    sums: Clocks,
+    gaps: NDArray[int64],
     durations: Clocks,
     ready: Clocks,
     starts: Sequence[int],
@@ -295,13 +290,19 @@ def _issued_late(
     Kernel k of a run that ends with kernel e may not start before ready_k: the run ends at ready_k + duration_k + the
     sum of what follows, or later. In a run of one replay all are ready with the first.
     """
-    bounds: dict[int, Clocks] = {}
+    import numpy as np
+
     launched = laid.launched
     several = [run for run, number in enumerate(starts) if launched[number] != launched[ends[run] - 1]]
     if not several:
-        return bounds
-    for run in several:
-        inside = slice(starts[run] + 1, ends[run])
-        lead = ready[launched[inside]] + (durations[inside] - sums[inside])[:, speeds]
-        bounds[run] = lead.max(axis=0) + sums[ends[run] - 1][speeds]
-    return bounds
+        return {}
+    inside = [number for run in several for number in range(starts[run], ends[run])]
+    widths = [ends[run] - starts[run] for run in several]
+    firsts = np.cumsum([0, *widths[:-1]])  # of each run among them
+    own = durations[inside]
+    sums = np.cumsum(own + gaps[inside, None, None], axis=0)  # from the first of these runs on: differences count
+    lead = ready[[launched[number] for number in inside]]
+    lead += (own - sums)[:, speeds]
+    lead[firsts] = NEVER  # is waited for already
+    bounds = np.maximum.reduceat(lead, firsts, axis=0) + sums[firsts + widths - 1][:, speeds]
+    return dict(zip(several, bounds, strict=True))

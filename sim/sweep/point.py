@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from typing import Any, Literal
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.loader import load_scenario
+from scenarios.loader import Base, read_base, with_settings
+from scenarios.models.model import Model
+from scenarios.timeline import StepTime
 from sim import __version__
 from sim.hardware.profile import HardwareProfile
 from sim.predict.brief import brief
@@ -27,11 +30,22 @@ MAX_REASON = 300
 Result = tuple[str, Status, str, dict[str, float | int | str]]
 
 
+def results_of(scenario: str, points: Sequence[Point]) -> list[tuple[int, Result]]:
+    """The rows of some points of the grid over `scenario`, whose file is read once, each with its place."""
+    base = cache(partial(read_base, scenario))
+    return [(point.place, _result_of(scenario, base, point)) for point in points]
+
+
 def result_of(scenario: str, point: Point) -> Result:
-    """The row of one point of the grid over `scenario`; never raises but for what stops the process."""
+    """The row of one point of the grid over `scenario`."""
+    return results_of(scenario, (point,))[0][1]
+
+
+def _result_of(scenario: str, base: Callable[[], Base], point: Point) -> Result:
+    """The row of one point; never raises but for what stops the process."""
     key = _hash([scenario, *point.sets])
     try:
-        loaded = load_scenario(scenario, point.sets)
+        loaded = with_settings(base(), point.sets)
         case = case_of(loaded)
         key = hash_of(case)
         return key, "done", "", metrics_of(case)
@@ -48,8 +62,13 @@ def hash_of(case: Case) -> str:
     scenario = case.scenario.model_dump(mode="json")
     scenario.pop("description", None)
     return _hash_of_texts(
-        _text(scenario), _text(case.model.name), _text(repr(case.model)), _hardware_text(case.hardware)
+        _text(scenario), _text(case.model.name), _model_text(case.model), _hardware_text(case.hardware)
     )
+
+
+@lru_cache(maxsize=64)
+def _model_text(model: Model) -> str:
+    return _text(repr(model))
 
 
 @lru_cache(maxsize=64)
@@ -71,6 +90,10 @@ def _text(part: Any) -> str:
     return json.dumps(part, sort_keys=True, ensure_ascii=False)
 
 
+#: Each part of a step in ns, and its column in microseconds.
+_STEP_COLUMNS = tuple((part.name, f"step_{part.name.removesuffix('_ns')}_us") for part in fields(StepTime))
+
+
 def metrics_of(case: Case) -> dict[str, float | int | str]:
     """The columns of a prediction: each metric with its interval, the parts of the step, memory, capacity, bottleneck.
     Raises DoesNotFit."""
@@ -78,8 +101,8 @@ def metrics_of(case: Case) -> dict[str, float | int | str]:
     row: dict[str, float | int | str] = {}
     for name, metric in short.metrics.items():
         row |= {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
-    for name, value_ns in asdict(short.step).items():
-        row[f"step_{name.removesuffix('_ns')}_us"] = value_ns / 1000
+    for name, column in _STEP_COLUMNS:
+        row[column] = getattr(short.step, name) / 1000
     memory = short.memory
     row |= {
         "memory_bytes": memory.total,

@@ -49,11 +49,13 @@ class Store:
 
     def add(self, rows: Iterable[tuple[int, Result]]) -> None:
         """Keep (place, result) pairs, all or none of them."""
+        results, points = [], []
+        for place, (key, status, reason, metrics) in rows:
+            results.append((key, status, reason, json.dumps(metrics, ensure_ascii=False)))
+            points.append((place, key))
         with self._db:
-            for place, (key, status, reason, metrics) in rows:
-                text = json.dumps(metrics, ensure_ascii=False)
-                self._db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", (key, status, reason, text))
-                self._db.execute("INSERT OR REPLACE INTO points VALUES (?, ?)", (place, key))
+            self._db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", results)
+            self._db.executemany("INSERT OR REPLACE INTO points VALUES (?, ?)", points)
 
     def places(self) -> set[int]:
         """The places that have a result."""
