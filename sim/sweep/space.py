@@ -38,7 +38,7 @@ from scenarios.files.yaml12 import read_document
 from scenarios.files.yaml_scalars import resolve_scalar
 from scenarios.schema import Scenario
 
-#: Points beyond this are a slip of the hand: at 2 ms each they take half an hour on one core.
+#: Points beyond this are a slip of the hand: at 10 ms each they take three hours on one core.
 MAX_POINTS = 1_000_000
 #: The folder of the grids that come with the package.
 SHIPPED = Path(__file__).parent
