@@ -161,6 +161,16 @@ def test_routing_starts_on_all_cores_and_sorts_on_few() -> None:
     assert moe.moe_finalize_routing(64, 8, 2048, A2).started == 32
 
 
+def test_tokens_of_experts_are_copied_by_rank_or_by_token() -> None:
+    # 512 tokens of 16 ranks: 32 of each on one core. 64 ranks: two, so 16 tokens, on 32 cores.
+    assert moe.moe_re_routing(16, 512, 7168, A2) == Spread(16, 16, 32, 32 * 7168)
+    assert moe.moe_re_routing(64, 512, 7168, A2) == Spread(32, 32, 16, 16 * 7168)
+    assert moe.moe_token_permute(20, 8, 2048, A2) == Spread(48, 20, 1, 8 * 2048)
+    assert moe.moe_token_permute(64, 8, 2048, A2) == Spread(48, 48, 2, 2 * 8 * 2048)
+    assert moe.moe_distribute(3, 8, 7168, A2) == Spread(48, 24, 1, 7168)
+    assert moe.moe_distribute(128, 8, 7168, A2) == Spread(48, 48, 22, 22 * 7168)
+
+
 @dataclass(frozen=True)
 class Row:
     """A kernel of a profile: op type, shapes of inputs and first output, types, blocks seen, and where."""
