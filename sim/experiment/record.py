@@ -13,13 +13,13 @@ from scenarios.loader import Loaded
 from scenarios.passes.switches import activation_dtype
 from scenarios.schema import Scenario
 from sim import __version__
-from sim.predict.explain import Diagnosis, diagnose, limit_of
+from sim.predict.explain import Diagnosis, diagnose
+from sim.predict.parts import computes, part_of
 from sim.predict.predict import Prediction
+from sim.predict.shares import Part, in_shares, shares_of
+from sim.predict.shares import bottleneck_of as named
 from sim.predict.steps import Case
 from sim.step.schedule import launches
-
-#: A measured step whose device is idle for more than this share is bound by its host.
-IDLE = 0.5
 
 
 def scenario_hash(scenario: Scenario) -> str:
@@ -60,7 +60,7 @@ def baseline_record(loaded: Loaded, case: Case, weights: str, machine: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """predicted, measured: names. shares: of the measured step, by what limits its ops, idle time and collectives."""
+    """predicted, measured: names, by one rule. shares: the parts of the measured step, which sum to 1."""
 
     predicted: str
     predicted_evidence: str
@@ -74,36 +74,47 @@ class Bottleneck:
 
 
 def bottleneck_of(prediction: Prediction, measured: Mapping[str, Any]) -> Bottleneck:
-    """Name what limits the baseline. How long an op took is measured; which roof it is under follows from its work.
+    """Name what limits the baseline, predicted and measured by the rule of `sim.predict.shares`. How long an op took is
+    measured; which roof it is under follows from its work.
 
     measured: the `measured` part of a `run` document.
     """
     told: Diagnosis = diagnose(prediction)
     step = measured["step"]
-    total = step["total_us"]
-    spent = _by_limit(prediction, measured["ops"])
-    if step["communication_us"]:
-        spent["communication-bound"] = step["communication_not_overlapped_us"]
-    shares = {name: us / total for name, us in spent.items() if us > 0}
-    idle = step["free_us"] / total
-    name = "host-bound" if idle > IDLE or not shares else max(shares, key=lambda limit: (shares[limit], limit))
-    most = f"{shares.get(name, 0.0):.0%} of the measured step is in ops that are {name}"
-    evidence = f"the device is idle for {idle:.0%} of the measured step" if name == "host-bound" else most
-    if name != "host-bound":
-        evidence += f"; between ops it is idle for {idle:.0%}"
-    return Bottleneck(told.name, told.evidence, name, evidence, {**shares, "idle": idle})
+    parts = _measured_ns(prediction, measured)
+    total_ns = round(1000 * step["total_us"])
+    name, _ = named(parts, total_ns)
+    idle = f"the device is idle for {step['free_us'] / step['total_us']:.0%} of the measured step"
+    evidence = f"{in_shares(parts, total_ns).removesuffix(' of the step')} of the measured step; {idle}"
+    return Bottleneck(told.name, told.evidence, name, evidence, shares_of(parts, total_ns))
 
 
-def _by_limit(prediction: Prediction, ops: list[dict[str, Any]]) -> dict[str, float]:
+def _measured_ns(prediction: Prediction, measured: Mapping[str, Any]) -> dict[Part, float]:
+    """The parts of the measured step, ns. The backends issue ops one after the other, so idle time is a late host's."""
+    step = measured["step"]
+    spent = _by_part(prediction, measured["ops"])
+    busy = sum(spent.values())
+    parts = {part: 1000 * step["computing_us"] * us / busy for part, us in spent.items()} if busy else {}
+    exposed_us = step["communication_not_overlapped_us"]
+    waiting_us = min(exposed_us, step.get("communication_wait_us", 0.0))
+    idle: dict[Part, float] = {
+        "waiting for ranks": 1000 * waiting_us,
+        "communication: transfer": 1000 * (exposed_us - waiting_us),
+        "host late": 1000 * step["free_us"],
+    }
+    return {part: ns for part, ns in (parts | idle).items() if ns > 0}
+
+
+def _by_part(prediction: Prediction, ops: list[dict[str, Any]]) -> dict[Part, float]:
     """Measured us of computing ops by what limits them. What was captured together is shared out as predicted."""
     kernels = {launch.index: launch for launch in launches(prediction.plan)}
-    by_limit: dict[str, float] = {}
+    by_part: dict[Part, float] = {}
     for row in ops:
         mine = [kernels[i] for i in range(row["index"], row["index"] + row["ops"]) if i in kernels]
         total = sum(launch.kernel.duration_ns for launch in mine)
         for launch in mine:
-            limit = limit_of(launch.kind, launch.kernel.bound)
-            if limit != "communication-bound":
+            if computes(launch.kernel):
+                part = part_of(launch.kind, launch.kernel)
                 share = launch.kernel.duration_ns / total if total else 1 / len(mine)
-                by_limit[limit] = by_limit.get(limit, 0.0) + row["measured_us"] * share
-    return by_limit
+                by_part[part] = by_part.get(part, 0.0) + row["measured_us"] * share
+    return by_part

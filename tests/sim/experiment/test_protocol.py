@@ -13,10 +13,12 @@ from scenarios.passes import PASSES
 from scenarios.passes.base import set_switch
 from sim.experiment.factors import factors_of
 from sim.experiment.protocol import Options, experiment
+from sim.experiment.record import bottleneck_of
 from sim.experiment.result import experiment_result
-from sim.predict.scenario_result import case_of
+from sim.predict.scenario_result import case_of, first_result
 from sim.report.experiment_markdown import markdown
 from sim.report.outputs.experiment import report
+from sim.step.schedule import launches
 from tests.sim.experiment.fake import FakeBench, heard
 
 TINY = "tiny_llama_cpu"
@@ -266,3 +268,34 @@ def test_the_pictures_are_svg_with_a_mark_for_each_measured_factor(whole: dict[s
     assert sum(" predicted: " in title for title in titles) == len(measured)
     assert sum(" measured: " in title for title in titles) == len(measured)
     assert all("nan" not in text for text in texts.values() if text.startswith("<svg"))
+
+
+@pytest.mark.parametrize(
+    ("idle_us", "exposed_us", "waiting_us", "name"),
+    [
+        (500, 0, 0, "HBM-bound"),  # a third of the step; the products lead
+        (3000, 0, 0, "host-bound"),
+        (960, 0, 0, "mixed"),  # within 5 % of the step of the products
+        (100, 1800, 1500, "communication-bound"),
+    ],
+)
+def test_a_measured_step_is_named_by_the_rule_of_predicted_ones(
+    idle_us: float, exposed_us: float, waiting_us: float, name: str
+) -> None:
+    """1,000 us of products that read HBM, and idle or exposed time next to them."""
+    prediction = first_result(load_scenario("qwen3_0_6b_decode")).prediction
+    matmuls = [launch for launch in launches(prediction.plan) if launch.kernel.bound == "hbm"]
+    ops = [{"index": launch.index, "ops": 1, "measured_us": 1000 / len(matmuls)} for launch in matmuls]
+    step = {
+        "total_us": 1000 + idle_us + exposed_us,
+        "computing_us": 1000.0,
+        "communication_us": exposed_us,
+        "communication_not_overlapped_us": exposed_us,
+        "communication_wait_us": waiting_us,
+        "free_us": idle_us,
+    }
+    told = bottleneck_of(prediction, {"step": step, "ops": ops})
+    assert told.measured == name
+    assert sum(told.shares.values()) == pytest.approx(1)
+    assert told.shares["host late"] == pytest.approx(idle_us / step["total_us"])
+    assert f"idle for {idle_us / step['total_us']:.0%}" in told.measured_evidence
