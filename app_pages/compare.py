@@ -129,14 +129,15 @@ def _uploaded(which: Which, say: Say) -> Chosen | None:
     given = st.file_uploader(
         say("file"),
         list(sides.ENDINGS),
+        accept_multiple_files=True,
         key=f"compare:{which}_file",
         help=say("file_help"),
         max_upload_size=sides.MAX_MB,
     )
-    if given is None:
+    if not given:
         quiet(say("file_wait", side=which.upper()))
         return None
-    return Chosen(sides.uploaded(given.name, given.getvalue()))
+    return Chosen(sides.uploaded([(file.name, file.getvalue()) for file in given]))
 
 
 def _folder(which: Which, say: Say) -> Chosen | None:

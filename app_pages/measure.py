@@ -33,14 +33,21 @@ def main() -> None:
         given = st.file_uploader(say("file"), ["json"], key="measure:file", max_upload_size=measuring.MAX_MB)
         _here(say)
     with right:
-        bench = st.file_uploader(say("bench"), ["json", "csv"], key="measure:bench", max_upload_size=measuring.MAX_MB)
+        bench = st.file_uploader(
+            say("bench"),
+            ["json", "csv"],
+            accept_multiple_files=True,
+            key="measure:bench",
+            help=say("bench_help"),
+            max_upload_size=measuring.MAX_MB,
+        )
         _how(say)
     try:
         result = measuring.result_of(given.name, given.getvalue()) if given else st.session_state.get(HERE)
         if result is not None:
             _run(result, language, say)
-        if bench is not None:
-            _bench(bench.name, bench.getvalue(), say)
+        if bench:
+            _bench([(file.name, file.getvalue()) for file in bench], say)
     except ScenarioError as error:
         refusal(error.messages)
 
@@ -160,11 +167,11 @@ def _table(columns: dict[str, list[Any]], pairs: list[tuple[float, float]], alt:
     st.dataframe({**columns, say("col_error"): errors}, hide_index=True, alt=alt, column_config=config)
 
 
-def _bench(name: str, data: bytes, say: Say) -> None:
+def _bench(files: list[tuple[str, bytes]], say: Say) -> None:
     serving = [n for n in shipped_names() if load_scenario(n).scenario.workload.traffic is not None]
     names = [*serving, *own.refs("scenario")]
     chosen = st.selectbox(say("bench_scenario"), names, key="measure:scenario", format_func=own.plain)
-    fitted = measuring.fitted(name, data, own.resolved(str(chosen)))
+    fitted = measuring.fitted(files, own.resolved(str(chosen)))
     section(say("bench_title"), say("bench_note"))
     compared = fitted.calibration.compared
     loads = [

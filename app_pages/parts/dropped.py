@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from app_pages.parts import own
 from scenarios.errors import ScenarioError, printable
@@ -87,6 +87,18 @@ def _named_by(path: PurePosixPath, known: Mapping[PurePosixPath, bytes]) -> dict
 def _names(path: PurePosixPath) -> list[PurePosixPath]:
     """What names a file: its path, and each folder that it lies in."""
     return [path, *path.parents[:-1]]
+
+
+def one_of(files: Sequence[tuple[str, bytes]], folder: Path) -> Path:
+    """Write a file, or the two that AISBench makes of one load test, into an empty folder; gives the one to read.
+    Raises ScenarioError where they are others than that."""
+    names = [PurePosixPath(name.replace("\\", "/").replace("\0", "")).name.lstrip(".") or "file" for name, _ in files]
+    pair = sorted((PurePosixPath(name).stem, PurePosixPath(name).suffix.lower()) for name in names)
+    if len(files) > 1 and (len(files) > 2 or pair[0][0] != pair[1][0] or [end for _, end in pair] != [".csv", ".json"]):
+        raise ScenarioError(["one file is due, or the .json and the .csv of one name that AISBench writes"])
+    for name, (_, data) in zip(names, files, strict=True):
+        (folder / name).write_bytes(data)
+    return folder / next((name for name in names if len(files) > 1 and name.lower().endswith(".json")), names[0])
 
 
 def plain_of(message: str, folder: str) -> str:

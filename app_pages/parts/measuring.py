@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from app_pages.parts import own
 from app_pages.parts.answers import Remembered
-from app_pages.parts.dropped import plain_of
+from app_pages.parts.dropped import one_of, plain_of
 from app_pages.parts.measured_form import check
 from scenarios.errors import ScenarioError, printable
 from sim.fitting.bench_file import CalibratedEngine, calibrate_engine
@@ -87,16 +87,17 @@ def measure_here(scenario: str = SMALL, chip: str = CHIP) -> dict[str, Any]:
         return result_of(named, out.read_bytes())
 
 
-def fitted(name: str, data: bytes, scenario: str) -> Fitted:
-    """A load test next to the model of `scenario`. Raises ScenarioError in the file's own name."""
-    return _BENCHES.get((scenario, sha256(data).hexdigest()), lambda: _fitted(name, data, scenario))
+def fitted(files: Sequence[tuple[str, bytes]], scenario: str) -> Fitted:
+    """A load test next to the model of `scenario`; AISBench writes one in two files. Raises ScenarioError in the file's
+    own name."""
+    digest = sha256(b"".join(sha256(name.encode() + b"\0" + data).digest() for name, data in files)).hexdigest()
+    return _BENCHES.get((scenario, digest), lambda: _fitted(files, scenario))
 
 
-def _fitted(name: str, data: bytes, scenario: str) -> Fitted:
+def _fitted(files: Sequence[tuple[str, bytes]], scenario: str) -> Fitted:
     with TemporaryDirectory() as folder:
-        bench = Path(folder) / (os.path.basename(name.replace("\\", "/")).lstrip(".") or "bench.json")
+        bench = one_of(files, Path(folder))
         out = Path(folder) / "engine.yaml"
-        bench.write_bytes(data)
         try:
             calibration = calibrate_engine(bench, scenario, (), out)
         except ScenarioError as error:

@@ -73,9 +73,16 @@ def _read_scenario(place: Path) -> None:
     named = {"model": scenario.model, "hardware": scenario.hardware, "engine.profile": scenario.engine.profile or ""}
     for field, value in named.items():
         ships = not value or value.lower() in map(str.lower, shipped[field])
-        target = (place.parent / value).resolve()
-        if not ships and not (target.exists() and target.is_relative_to(place.parent.resolve())):
+        if not ships and not _lies_below(place.parent, value):
             raise ScenarioError([f"{place.name}: {field}: {quoted(value)} {LEFT_OUT}"])
+
+
+def _lies_below(folder: Path, name: str) -> bool:
+    try:
+        target = (folder / name).resolve()
+        return target.exists() and target.is_relative_to(folder.resolve())
+    except (OSError, ValueError):  # a name too long, a NUL in it
+        return False
 
 
 @dataclass(frozen=True, slots=True)

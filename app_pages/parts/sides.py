@@ -12,7 +12,7 @@ from typing import Any
 
 from app_pages.parts import answers
 from app_pages.parts.answers import Remembered
-from app_pages.parts.dropped import inside, plain_of
+from app_pages.parts.dropped import inside, one_of, plain_of
 from app_pages.parts.state import Question
 from scenarios.errors import ScenarioError, printable
 from sim.compare.result import compare_sides
@@ -54,12 +54,12 @@ def served(given: Side, question: Question | None) -> Side:
     return replace(given, loads=loads_of_result({**given.result, "serving": block}))
 
 
-def uploaded(name: str, data: bytes) -> Side:
-    """A result of `run --json`, a trace, a profile in one file, or a load test.
+def uploaded(files: Sequence[tuple[str, bytes]]) -> Side:
+    """A result of `run --json`, a trace, a profile in one file, or a load test in one or two.
 
     Raises ScenarioError in the file's own name.
     """
-    return _remembered([(printable(os.path.basename(name), 100), data)], "")
+    return _remembered([(printable(os.path.basename(name), 100), data) for name, data in files], "")
 
 
 def uploaded_folder(files: Sequence[tuple[str, bytes]]) -> Side:
@@ -79,12 +79,13 @@ def _remembered(files: Sequence[tuple[str, bytes]], chosen: str) -> Side:
 def _read(files: Sequence[tuple[str, bytes]], chosen: str) -> Side:
     """chosen: the folder of the files that is read; "" for the one file."""
     with TemporaryDirectory() as folder:
-        for name, data in files:
-            path = Path(folder) / (name if chosen else name.replace("/", "_").lstrip("."))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
         try:
-            read = side(str(Path(folder, chosen) if chosen else path), ())
+            path = Path(folder, chosen) if chosen else one_of(files, Path(folder))
+            for name, data in files if chosen else ():
+                place = Path(folder) / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(data)
+            read = side(str(path), ())
         except ScenarioError as error:
             raise ScenarioError([plain_of(message, folder) for message in error.messages]) from None
         return replace(read, notes=tuple(plain_of(note, folder) for note in read.notes))

@@ -34,6 +34,8 @@ BOUND = 0.9
 MAX_BYTES = 512 << 20
 #: Load tests of one file that are read.
 MAX_RESULTS = 10_000
+#: What no load test reports: requests in flight or a second, tokens of a request, ms of a latency.
+MAX_IN_FLIGHT, MAX_TOKENS, MAX_MS = 1_000_000, 100_000_000, 1_000_000_000
 KNOWN = "a result of vllm bench serve, guidellm, AIPerf or AISBench"
 #: Where the tools say how many requests ended well.
 _ENDED = (
@@ -91,9 +93,20 @@ def read_load_tests(path: Path) -> list[LoadTest]:
 
 
 def _told(test: LoadTest, fields: Fields) -> LoadTest:
-    """`test`, if it says anything of the engine."""
+    """`test`, if it says anything of the engine, and nothing that no engine can do."""
+    for what, value, most in (
+        ("requests in flight", test.concurrency, MAX_IN_FLIGHT),
+        ("input tokens a request", test.input_tokens, MAX_TOKENS),
+        ("output tokens a request", test.output_tokens, MAX_TOKENS),
+        ("ms of TTFT", test.ttft_ms, MAX_MS),
+        ("ms of TPOT", test.tpot_ms, MAX_MS),
+        ("requests/s", test.rate, MAX_IN_FLIGHT),
+    ):
+        if value is not None and not 0 < value <= most:
+            label = printable(test.label, 80)
+            raise fields.wrong("", f"{label}: {value:.4g} {what}: more than 0 and at most {most:,} are due")
     if test.ttft_ms is None and test.tpot_ms is None and test.output_throughput is None:
-        raise fields.wrong("", f"{test.label} has no TTFT, no TPOT and no output tokens/s")
+        raise fields.wrong("", f"{printable(test.label, 80)} has no TTFT, no TPOT and no output tokens/s")
     return test
 
 
@@ -203,7 +216,7 @@ def _tool(fields: Fields) -> Callable[[Fields], LoadTest]:
 
 
 def _vllm(fields: Fields) -> LoadTest:
-    completed = round(fields.number("completed"))
+    completed = fields.count("completed")
     rate, clients = fields.maybe("request_rate"), fields.maybe("max_concurrency")
     if rate and clients:  # whichever of the two held requests back
         rate = None if _in_flight(fields) >= BOUND * clients else rate
@@ -239,9 +252,9 @@ def _in_flight(fields: Fields) -> float:
     run, with fewer, count as well."""
     seconds, throughput = fields.maybe("duration"), fields.maybe("output_throughput")
     tpot = fields.maybe("mean_tpot_ms", "mean_itl_ms") or 0.0
-    tokens = fields.number("total_output_tokens") / fields.number("completed")
+    tokens = fields.number("total_output_tokens") / fields.count("completed")
     latency_s = (fields.number("mean_ttft_ms") + (tokens - 1) * tpot) / 1000
-    rate = fields.number("completed") / seconds if seconds else (throughput or 0.0) / tokens
+    rate = fields.count("completed") / seconds if seconds else (throughput or 0.0) / tokens
     return rate * latency_s
 
 
@@ -267,10 +280,8 @@ def _guidellm(fields: Fields) -> LoadTest:
         arrival=arrival,
         rate=rate,
         concurrency=max(1, round(clients)) if arrival == "closed" and clients else None,
-        requests=round(
-            fields.number(
-                "metrics.request_totals.successful", "run_stats.requests_made.successful", "request_totals.successful"
-            )
+        requests=fields.count(
+            "metrics.request_totals.successful", "run_stats.requests_made.successful", "request_totals.successful"
         ),
         window_s=fields.maybe("duration", "run_duration") if arrival != "closed" else None,
         input_tokens=max(1, round(fields.number(*mean("prompt_token_count")))),
@@ -305,7 +316,7 @@ def _aiperf(fields: Fields) -> LoadTest:
         arrival=_AT_RATE.get(mode, "poisson") if rate else "closed",
         rate=rate,
         concurrency=max(1, round(clients)) if clients and not rate else None,
-        requests=round(fields.number("request_count.avg", "request_count", "request_latency.count")),
+        requests=fields.count("request_count.avg", "request_count", "request_latency.count"),
         window_s=None,
         input_tokens=max(1, round(fields.number("input_sequence_length.avg"))),
         output_tokens=max(1, round(fields.number("output_sequence_length.avg"))),
@@ -329,6 +340,14 @@ _AIPERF_ROWS = {
 }
 
 
+def _csv_rows(path: Path, text: str) -> list[list[str]]:
+    """A row a line: a result has no cell that goes on in the next."""
+    try:
+        return [next(csv.reader([line]), []) for line in text.splitlines()]
+    except csv.Error as error:
+        raise ScenarioError([f"{path}:1:1: is not CSV: {error}"]) from None
+
+
 def _csv_place(path: Path, lines: Mapping[str, int], keys: Keys) -> Mark:
     """The line of what stands under `keys`; the first one where there is none."""
     return Mark(str(path), lines.get(str(keys[0]), 1) if keys else 1, 1)
@@ -338,8 +357,7 @@ def _aiperf_csv(path: Path, text: str) -> tuple[dict[str, dict[str, Any]], dict[
     """The CSV's sections as its JSON has them, {"request_latency": {"avg": 6550.4, "unit": "ms"}}, and their lines."""
     values: dict[str, dict[str, Any]] = {}
     lines: dict[str, int] = {}
-    rows = csv.reader(text.splitlines())
-    for row in rows:
+    for line, row in enumerate(_csv_rows(path, text), 1):
         if len(row) < 2:
             continue
         name = re.fullmatch(r"\s*(.*?)\s*(?:\(([^()]*)\))?\s*", row[0])
@@ -347,7 +365,7 @@ def _aiperf_csv(path: Path, text: str) -> tuple[dict[str, dict[str, Any]], dict[
         number = number_of(row[1])
         if name and key and number is not None:
             values.setdefault(key, {"avg": number, "unit": name[2]})
-            lines.setdefault(key, rows.line_num)
+            lines.setdefault(key, line)
     if not values:
         raise ScenarioError([f"{path}:1:1: {KNOWN} is due; a CSV is AIPerf's: Metric,avg,min,max,..."])
     return values, lines
@@ -359,7 +377,7 @@ def _aisbench(fields: Fields) -> LoadTest:
 
     path = fields.path
     latencies = _aisbench_csv(path.with_suffix(".csv"))
-    completed = round(fields.number(*total("Success Requests"), *total("Total Requests")))
+    completed = fields.count(*total("Success Requests"), *total("Total Requests"))
     clients = fields.number(*total("Concurrency"), *total("Max Concurrency"))
     missing = [name for name in ("TTFT", "TPOT") if name not in latencies]
     if missing:
@@ -389,6 +407,7 @@ def _aisbench_csv(path: Path) -> dict[str, float]:
     """Average latencies, ms, by their names; none where there is no file."""
     if not path.is_file():
         return {}
-    rows = list(csv.DictReader(_text(path).splitlines()))
-    averages = {str(row.get("Performance Parameters")): number_of(row.get("Average")) for row in rows}
+    header, *rows = _csv_rows(path, _text(path)) or [[]]
+    named = [dict(zip(header, row, strict=False)) for row in rows]
+    averages = {str(row.get(_AISBENCH_CSV)): number_of(row.get("Average")) for row in named}
     return {name: number for name, number in averages.items() if number}

@@ -73,6 +73,13 @@ class Fields:
             raise self.wrong(names[0], f"a number above 0 is due, {self._shown(names[0])}")
         return number
 
+    def count(self, *names: str) -> int:
+        """As `number`, of things. Raises ScenarioError where not one is there."""
+        count = round(self.number(*names))
+        if count < 1:
+            raise self.wrong(names[0], f"a number of at least 1 is due, {self._shown(names[0])}")
+        return count
+
     def milliseconds(self, name: str) -> float | None:
         """The mean of a latency; its unit stands next to it. Raises ScenarioError for a unit that is none of time."""
         number, unit = self.maybe(f"{name}.avg"), str(self.value(f"{name}.unit") or "ms")

@@ -71,7 +71,10 @@ def calibrate_engine(bench: Path, scenario: str, sets: Sequence[str], out: Path)
         if good
     ]
     origin = f"{tests[0].tool}: {printable(bench.name, 100)}, {len(measured)} of {len(tests)} load tests"
-    fitted = fit_engine(measured, prior, printable(out.stem, 100), origin)
+    try:
+        fitted = fit_engine(measured, prior, printable(out.stem, 100), origin)
+    except ScenarioError as error:
+        raise ScenarioError([f"{bench}:1:1: {message}" for message in error.messages]) from None
     write_text(out, engine_text(fitted.profile))
     ranks = benches[0].ranks
     compared = tuple(

@@ -26,7 +26,9 @@ from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from scenarios.errors import ScenarioError
 from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.engines.ends import ISSUE_SHARE
@@ -234,7 +236,14 @@ def _profile(
     parts = {section: getattr(file, section).model_copy(update=numbers) for section, numbers in sections.items()}
     described = f"{prior.name}, fitted: {origin}"[:2000]
     fitted = file.model_copy(update={"name": name, "description": described, "extends": None, **parts})
-    return EngineProfile(name, EngineFile.model_validate(fitted.model_dump()))
+    try:
+        return EngineProfile(name, EngineFile.model_validate(fitted.model_dump()))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"][:2])) or "the profile"
+        raise ScenarioError(
+            [f"no engine fits these load tests: {field} would be {first['input']:.4g}; check their times and scenario"]
+        ) from None
 
 
 def _times(factor: float, ends: tuple[float, float]) -> tuple[float, float]:

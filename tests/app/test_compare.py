@@ -142,14 +142,14 @@ def test_an_upload_is_read_once_and_leaves_nothing_behind(tmp_path: Path, monkey
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     data = answers.trace(Question(SMALL)).encode()
-    assert sides.uploaded("t.json", data) is sides.uploaded("t.json", data)
+    assert sides.uploaded([("t.json", data)]) is sides.uploaded([("t.json", data)])
     with pytest.raises(ScenarioError):
-        sides.uploaded("u.json", json.dumps({"x": 1}).encode())
+        sides.uploaded([("u.json", json.dumps({"x": 1}).encode())])
     assert not list(tmp_path.iterdir())
 
 
 def test_every_span_of_an_uploaded_trace_has_a_lane_and_a_class(lab: Open) -> None:
-    side = sides.uploaded("t.json", answers.trace(Question(OTHER)).encode())
+    side = sides.uploaded([("t.json", answers.trace(Question(OTHER)).encode())])
     assert side.timeline is not None
     assert side.timeline.label == "SIMULATED"
 

@@ -180,7 +180,7 @@ def test_a_load_test_stands_next_to_the_model(tmp_path: Path) -> None:
         "total_output_tokens": 25600, "request_throughput": 1.67, "output_throughput": 426.0,
         "mean_ttft_ms": 180.0, "mean_tpot_ms": 51.2, "median_ttft_ms": 175.0, "median_tpot_ms": 51.0,
     }  # fmt: skip
-    fitted = measuring.fitted("bench.json", json.dumps(bench).encode(), "serve_qwen3_14b_910b3")
+    fitted = measuring.fitted([("bench.json", json.dumps(bench).encode())], "serve_qwen3_14b_910b3")
     [row] = fitted.calibration.compared
     assert row.test.tpot_ms == 51.2
     assert abs(row.after.tpot_ms - 51.2) < abs(row.before.tpot_ms - 51.2)

@@ -35,6 +35,10 @@ TEXTS: Table = {
         "A load test: vllm bench, guidellm, AIPerf or AISBench",
         "压测结果：vllm bench、guidellm、AIPerf 或 AISBench",
     ),
+    "bench_help": (
+        "One file; of AISBench the .json and the .csv of the same name together.",
+        "一个文件；AISBench 请把同名的 .json 与 .csv 一起上传。",
+    ),
     "bench_scenario": ("Its deployment", "其部署"),
     "not_measured": (
         "{name}: a result without a measured part; write it with --backend cpu, cuda or npu",

@@ -229,8 +229,87 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (r"unknown key(?:\. Did you mean (.+)\?)?", "没有这个字段"),
     (r"unknown key '?(.+?)'?\. Did you mean (.+)\?", r"没有字段 \1。是否指 \2？"),
     (r"unknown key '?(.+?)'?\. Known keys: (.+)", r"没有字段 \1。已知字段：\2"),
+    # Files as such: their text, their YAML or JSON, and what a load test holds.
+    (r"character (U\+[0-9A-F]+) is not allowed", r"不允许字符 \1"),
+    (
+        r"byte-order mark \(U\+FEFF\) is not allowed; save the file as UTF-8 without BOM",
+        "不允许字节顺序标记（U+FEFF）；请存为不带 BOM 的 UTF-8",
+    ),
+    (r"tag (.+) is not supported; write a plain value", r"不支持标签 \1；请直接写值"),
+    (r"a second document \w+; one file holds one document", "这里开始了第二个文档；一个文件只放一个文档"),
+    (r"duplicate key (.+), first given at line (\d+)", r"字段 \1 重复，第一次在第 \2 行"),
+    (r"no such file (.+?)(?:\. Did you mean (.+)\?|\. Shipped scenarios: (.+))?", r"没有文件 \1"),
+    (rf"must have at least {_N} characters, got (.+)", r"至少 \1 个字符，现为 \2"),
+    (rf"must have at most {_N} characters, got (.+)", r"至多 \1 个字符，现为 \2"),
+    (rf"must have at least {_N} (?:items?|entries), got (.+)", r"至少 \1 项，现为 \2"),
+    (r"must be a whole number of (\w+), got (.+)", r"必须是整数（\1），现为 \2"),
+    (r"must be a whole number from (\d+) to (\d+), got (.+)", r"必须是 \1 到 \2 的整数，现为 \3"),
+    (r"must be a (?:whole number or a )?number, got (.+)", r"必须是数，现为 \1"),
+    (r"must be a positive number, got (.+)", r"必须是正数，现为 \1"),
+    (r"must be a mapping with keys such as (.+), got (.+)", r"应为含 \1 等字段的映射，现为 \2"),
+    (r"unknown key '?(.+?)'?\. It belongs under '(.+)'", r"没有字段 \1；它应放在 \2 之下"),
+    (r"unknown key '?(.+?)'?\. Did you mean (.+)\? It belongs under '(.+)'", r"没有字段 \1。是否指 \3 之下的 \2？"),
+    (r"holds no kernels of a device(?:: profile with (.+) \(or of an NPU\))?", "没有设备 kernel：采集时请包含设备活动"),
+    (r"'.*' at .*, behind event (\d+): ts .* is not a number", r"事件 \1 之后的事件没有时间"),
+    (r"a number above 0 is due, got (.+)", r"应为大于 0 的数，现为 \1"),
+    (r"a number of at least 1 is due, (?:got (.+)|and there is none)", "应为至少 1 的数"),
+    (
+        rf"(.+): (.+) (requests in flight|(?:in|out)put tokens a request|ms of T[TP][FO]T|requests/s): more than 0 and at "
+        rf"most {_N} are due",
+        r"\1：\2（\3）：应大于 0 且至多为 \4",
+    ),
+    (
+        r"no engine fits these load tests: (\S+) would be (\S+); check their times and scenario",
+        r"没有引擎能解释这些压测：\1 将为 \2；请检查其时间与场景",
+    ),
+    (r"none of its (\d+) load tests has a request that ended well", r"其中 \1 个压测没有一个成功的请求"),
+    (r"holds no load test(?: with both TTFT and TPOT)?", "没有同时含 TTFT 与 TPOT 的压测"),
+    (r"a number is due, got (.+)", r"应为数，现为 \1"),
+    (
+        r"all (\d+) load tests are past saturation, where requests wait for each other: test the deployment at a lower "
+        r"rate, too",
+        r"\1 个压测都已饱和，请求互相等待：请也在更低的到达率下测一次",
+    ),
+    (r"is a load test of (.+), and the scenario deploys (.+)", r"是 \1 的压测，而场景部署的是 \2"),
+    (r"(.+?):? has no TTFT, no TPOT and no output tokens/s", r"\1：没有 TTFT、TPOT 与输出 tokens/s"),
+    (r"(.+) is a load test, and (.+) \((.+)\) has no requests", r"\1 是压测，而 \2（\3）没有请求"),
+    (
+        r"(.+) is a load test, and (.+) \((.+)\) has no requests: compare it with another load test or a scenario with "
+        r"workload\.traffic",
+        r"\1 是压测，而 \2（\3）没有请求：请与另一个压测或带 workload.traffic 的场景比较",
+    ),
+    (
+        r"one file is due, or the \.json and the \.csv of one name that AISBench writes",
+        "应为一个文件，或 AISBench 写出的同名 .json 与 .csv",
+    ),
+    (r"is empty", "是空的"),
+    (r"byte (0x\w+) behind line (\d+) is not UTF-8", r"第 \2 行之后的字节 \1 不是 UTF-8"),
+    (r"byte (0x\w+) is not UTF-8", r"字节 \1 不是 UTF-8"),
+    (r"is binary \(byte (\d+) is zero\), not (?:YAML )?text", r"是二进制文件（字节 \1 为零），不是文本"),
+    (r"is UTF-16; save it as UTF-8", "是 UTF-16；请存为 UTF-8"),
+    (r"(?:event (\d+): )?is not an object", "不是对象"),
+    (r"(?:event (\d+): )?the file is cut off", "文件不完整"),
+    (r"is cut off: the gzip stream does not end", "文件不完整：gzip 流没有结束"),
+    (r"(?:event \d+: )?holds NaN or Infinity, which are no JSON numbers", "含有 NaN 或 Infinity，它们不是 JSON 数"),
+    (r"is not JSON: it \w+ with neither \[ nor \{", "不是 JSON：开头既不是 [ 也不是 {"),
+    (r"(?:event \d+: )?is not JSON: .+", "不是 JSON"),
+    (r"not JSON(?:: .+)?", "不是 JSON"),
+    (r"(?:an event behind event \d+ )?is nested too deeply", "嵌套过深"),
+    (r"is not CSV: .+", "不是 CSV"),
+    (r"is no SQLite database", "不是 SQLite 数据库"),
+    (
+        r"a result of vllm bench serve, guidellm, AIPerf or AISBench is due, and it holds no JSON object",
+        "应为 vllm bench serve、guidellm、AIPerf 或 AISBench 的结果，而这里没有 JSON 对象",
+    ),
+    (r"(.+) is none of ns, us, ms, s, sec, seconds", r"\1 不是 ns、us、ms、s、sec、seconds 之一"),
+    (
+        r"AISBench writes (.+) to (.+) next to it; it has none",
+        r"AISBench 把 \1 写在旁边的 \2 里；这里没有：请一起上传两个文件",
+    ),
     (r"must be key=value, such as (\S+)", r"必须写成 key=value，例如 \1"),
 )
+#: Names with blanks: of a file, and of what AISBench counts.
+_PLACE = re.compile(r".+\.(?:ya?ml|json|csv|db|gz)(?::\d+)*|[A-Z][\w ]+\.(?:total|stable)")
 _KNOWN = tuple((re.compile(pattern), chinese) for pattern, chinese in PATTERNS)
 
 
@@ -242,7 +321,7 @@ def in_words(message: str, language: Language) -> str:
     if said is not None:
         return said
     head, colon, rest = message.partition(": ")
-    if colon and " " not in head.removeprefix("--set "):
+    if colon and (" " not in head.removeprefix("--set ") or _PLACE.fullmatch(head)):
         return f"{head}: {in_words(rest, language)}"
     parts = [_known(part) for part in message.split("; ")]
     if None not in parts:

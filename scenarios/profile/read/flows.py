@@ -163,7 +163,7 @@ def _lost(parts: Mapping[int, list[tuple[Any, Any]]], names: Any) -> LostLaunche
     most = max(parts.values(), key=lambda of: sum(len(ns) for ns, _ in of))
     issued = np.concatenate([ns for ns, _ in most])
     rows = np.concatenate([row for _, row in most])
-    name = np.where(rows != NO_ROW, names[rows], 0) if len(rows) else rows
+    name = np.where(rows != NO_ROW, names[rows], 0) if len(names) else np.zeros_like(rows)  # no name: no row has one
     return LostLaunches(issued, name.astype(np.int32))
 
 

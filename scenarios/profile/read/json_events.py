@@ -23,6 +23,9 @@ from scenarios.profile.read.files import LIMITS, Readable, fail, opened
 SLAB_BYTES = 1 << 19
 #: One event may be this long (call stacks); a longer one is refused.
 MAX_EVENT_BYTES = 16 * 2**20
+#: Objects and lists within one another; ijson keeps the whole path of each, so the work grows with the square of it.
+MAX_DEPTH = 256
+_OPEN, _CLOSE = frozenset(("start_map", "start_array")), frozenset(("end_map", "end_array"))
 
 _CUT = re.compile(rb"\}\s*,\s*\{")
 _OPENING = re.compile(rb"\s*\[\s*")
@@ -210,6 +213,7 @@ def _with_text(event: NumberEvent) -> Event:
 
 def _slow_slabs(path: Path, skip: int) -> Iterator[list[Event]]:
     """All events from number `skip` on, read by ijson."""
+    _refuse_deep(path)
     with opened(path) as file:
         prefix = "item" if _first_sign(path) == b"[" else "traceEvents.item"
         batch: list[Event] = []
@@ -231,6 +235,18 @@ def _slow_slabs(path: Path, skip: int) -> Iterator[list[Event]]:
         if number < 0:
             fail(path, "holds no events")
         yield batch
+
+
+def _refuse_deep(path: Path) -> None:
+    depth = 0
+    with opened(path) as file:
+        try:
+            for event, _ in ijson.basic_parse(file):
+                depth += (event in _OPEN) - (event in _CLOSE)
+                if depth > MAX_DEPTH:
+                    fail(path, "is nested too deeply")
+        except (ijson.JSONError, UnicodeDecodeError):
+            return  # reading it says what and where
 
 
 def _first_sign(path: Path) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,18 @@ def test_what_cannot_be_read_is_no_load_test(tmp_path: Path) -> None:
     assert not is_load_test(tmp_path / "absent.json")
     assert not is_load_test(Path("x" * 300))
     assert not is_load_test(Path("a\0b"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"completed": 0.001}, "completed: a number of at least 1 is due, got '0.001'"),
+        ({"max_concurrency": 0.001}, "0 requests in flight: more than 0 and at most 1,000,000 are due"),
+        ({"max_concurrency": 1e200}, "1e+200 requests in flight: more than 0 and at most 1,000,000 are due"),
+        ({"mean_tpot_ms": 1e200}, "1e+200 ms of TPOT: more than 0 and at most 1,000,000,000 are due"),
+        ({"total_input_tokens": 1e200}, "input tokens a request: more than 0 and at most 100,000,000 are due"),
+    ],
+)
+def test_what_no_load_test_reports_is_refused(tmp_path: Path, change: dict[str, float], said: str) -> None:
+    with pytest.raises(ScenarioError, match=re.escape(said)):
+        read(tmp_path, {**VLLM, **change})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.errors import ScenarioError
+from scenarios.profile.read import read_captures
 from sim.report.outputs.imported import import_outputs
 from tests.scenarios.profile import making
 
@@ -70,3 +72,15 @@ def test_broken_files_are_read_or_refused_in_one_line(tmp_path: Path, kind: str)
             assert "\n" not in line
             assert not out.exists()
     assert refused > 3
+
+
+def test_a_trace_of_another_profiler_under_torch_npus_name_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Its calls lost all their kernels, and no call of an NPU gives them a name."""
+    process = {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python"}}
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 0, "tid": 1, "ts": 1150, "dur": 5}
+    folder = tmp_path / "job"
+    folder.mkdir()
+    text = json.dumps({"traceEvents": [process, {**process, "pid": 1}, {**call, "args": {"correlation": 4}}]})
+    (folder / "trace_view.json").write_text(text)
+    with pytest.raises(ScenarioError, match="holds no"):
+        read_captures(str(folder))

@@ -110,6 +110,15 @@ def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+@pytest.mark.parametrize("text", ['{"a":' * 20_000, "[" * 20_000, '[{"args": [' + '{"a":' * 20_000 + "1"])
+def test_nesting_is_refused_before_it_is_read(tmp_path: Path, text: str) -> None:
+    """Reading event by event keeps the path of every object: gigabytes for a file of a hundred kilobytes."""
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(CaptureError, match="nested too deeply"):
+        read(path)
+
+
 def test_an_event_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
