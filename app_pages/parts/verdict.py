@@ -6,23 +6,36 @@ from typing import Any
 
 from app_pages.parts.formats import number, percent, whole
 from app_pages.parts.texts import Language, speaker
-from app_pages.parts.texts.verdicts import EVIDENCE_ZH, PARTS, TEXTS
+from app_pages.parts.texts.verdicts import EVIDENCE_ZH, GPU_ZH, PARTS, TEXTS
+from sim.predict.device_terms import spoken
 
 
 def verdict(result: dict[str, Any], language: Language) -> tuple[str, str]:
     """(the bottleneck by name, its evidence)."""
-    bottleneck = result["bottleneck"]
-    lead = speaker(TEXTS, language)(bottleneck["name"])
+    bottleneck, device = result["bottleneck"], result.get("device", "npu")
+    lead = _in_terms(speaker(TEXTS, language)(bottleneck["name"]), device, language)
     if language == "en":
         evidence = bottleneck["evidence"]
-        return lead, f"{evidence[0].lower()}{evidence[1:]}." if evidence[:2].istitle() else f"{evidence}."
-    return lead, EVIDENCE_ZH[bottleneck["name"]].format(**_facts(result))
+        return lead, f"{evidence[0].upper()}{evidence[1:]}."
+    return lead, _in_terms(EVIDENCE_ZH[bottleneck["name"]].format(**_facts(result)), device, language)
 
 
-def in_parts(bottleneck: dict[str, Any], language: Language) -> str:
+def in_parts(bottleneck: dict[str, Any], language: Language, device: str = "npu") -> str:
     """The parts of the step of a percent and more, the largest first."""
     say = speaker(PARTS, language)
-    return " · ".join(f"{say(part)} {percent(share)}" for part, share in bottleneck["shares"].items() if share >= 0.01)
+    shares = bottleneck["shares"].items()
+    said = " · ".join(f"{say(part)} {percent(share)}" for part, share in shares if share >= 0.01)
+    return _in_terms(said, device, language)
+
+
+def _in_terms(text: str, device: str, language: Language) -> str:
+    """What the model says of an NPU, in the words of a kind of device, as the terminal does."""
+    if device != "cuda":
+        return text
+    for npu, gpu in GPU_ZH if language == "zh" else ():
+        text = text.replace(npu, gpu)
+    said = spoken(f"{text[0].lower()}{text[1:]}", device)
+    return f"{said[0].upper()}{said[1:]}" if text[0].isupper() else said
 
 
 def _facts(result: dict[str, Any]) -> dict[str, str]:

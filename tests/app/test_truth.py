@@ -21,6 +21,7 @@ from app_pages.parts.lab.view import View
 from app_pages.parts.state import Question
 from app_pages.parts.texts import lab as lab_texts
 from app_pages.parts.texts import speaker
+from app_pages.parts.verdict import in_parts, verdict
 from tests.app.test_texts import tables
 
 Open = Callable[..., Any]
@@ -158,3 +159,15 @@ def test_the_shares_of_the_lab_are_the_models_and_sum_to_the_whole(lab: Open) ->
     at = lab(scenario=EAGER, expanded="shares", lang="en")
     [table] = [item.value for item in at.table if "Shapley" in item.value.columns]
     assert len(table) == len(attribution.shares)
+
+
+def test_the_lab_speaks_of_a_gpu_in_a_gpus_words_as_the_terminal_does() -> None:
+    gpu = answers.first(Question("llama_3_1_8b_h200_decode")).result
+    npu = answers.first(Question(EAGER)).result
+    assert "computing: CUDA cores 13" in in_parts(gpu["bottleneck"], "en", gpu["device"])
+    assert "计算：CUDA core 13" in in_parts(gpu["bottleneck"], "zh", gpu["device"])
+    bound = {**gpu, "bottleneck": {**gpu["bottleneck"], "name": "cube-bound"}}
+    assert verdict(bound, "en")[0] == "Tensor-core-bound."
+    assert [text for text in verdict(bound, "zh") if "ube" in text or "向量核" in text] == []
+    assert "计算：向量核" in in_parts(npu["bottleneck"], "zh", npu["device"])
+    assert verdict(npu, "en") == ("Host-bound.", f"T{npu['bottleneck']['evidence'][1:]}.")

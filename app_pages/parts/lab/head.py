@@ -199,4 +199,4 @@ def measured(view: View) -> None:
 def bottleneck(view: View) -> None:
     """The bottleneck in one sentence, and the parts of the step of a percent and more."""
     sentence(*verdict(view.result, view.language))
-    quiet(in_parts(view.result["bottleneck"], view.language))
+    quiet(in_parts(view.result["bottleneck"], view.language, view.result.get("device", "npu")))

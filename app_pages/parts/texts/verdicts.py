@@ -46,3 +46,6 @@ EVIDENCE_ZH = {
     "{computing_ms} ms。",
     "mixed": "没有占主导的部分：设备空闲 {free_share}，未被隐藏的通信占 {comm_share}，kernel {computing_ms} ms。",
 }
+
+#: Words of an NPU in the above, and what a GPU has in their place.
+GPU_ZH = (("Cube 算力", "Tensor Core 算力"), ("向量核", "CUDA core"), ("cube", "Tensor Core"))
