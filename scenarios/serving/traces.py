@@ -143,6 +143,15 @@ def _rows_of_csv(
     text: str, path: str, columns: tuple[str, ...], request: Callable[[dict[str, str]], Row | None]
 ) -> Iterator[Row]:
     """The request of each row, where it has one."""
+    try:
+        yield from _requests_of_rows(text, path, columns, request)
+    except csv.Error as error:
+        raise ScenarioError([f"{path}:1:1: is not CSV: {error}"]) from None
+
+
+def _requests_of_rows(
+    text: str, path: str, columns: tuple[str, ...], request: Callable[[dict[str, str]], Row | None]
+) -> Iterator[Row]:
     lines = text.splitlines()
     reader = csv.DictReader(lines)
     names = list(reader.fieldnames or ())
