@@ -12,6 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from scenarios.errors import ScenarioError
+from scenarios.models.model import Model
+from scenarios.schema import Scenario
 from sim.predict.steps import Case
 from sim.predict.uncertainty import ratio_interval
 from sim.sweep.candidates import BATCHES, Choice, Fixed, Models, batches, choices, refined, refinements
@@ -22,6 +25,8 @@ from sim.sweep.robust import regrets, slowdown
 from sim.sweep.serve import Served, served_apart
 from sim.sweep.swings import Swing, swings
 
+#: Settings that say how many cards a replica takes, or how many replicas there are.
+DEGREES = {"engine.tensor_parallel_size", "engine.pipeline_parallel_size", "engine.data_parallel_size"}
 #: Choices that the event simulation decides between, and those of them that are served.
 FINALISTS, SERVED = 6, 2
 #: Splits into prefill and decode instances that are served.
@@ -70,6 +75,8 @@ def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = 
     tried = batches(case.scenario, fixed)
     result = Plan(case, cards, slo, fixed=tuple(sorted(fixed.keys)), batches=tried)
     every = list(choices(case.scenario, whole, cards, fixed))
+    if not every:
+        raise ScenarioError([_indivisible(case.scenario, whole, cards, fixed)])
     feasible = _feasible(every, evaluator, result)
     say(f"{result.considered:,} configurations, {sum(len(b) for b in feasible.values()):,} fit")
     points = _ranked(feasible, evaluator, slo, result, say)
@@ -84,6 +91,16 @@ def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = 
         result.swings = swings(result.finalists, case, slo)
     say("")
     return result
+
+
+def _indivisible(scenario: Scenario, model: Model, cards: int, fixed: Fixed) -> str:
+    """Why no layout takes all of the cards: what is set of the parallel degrees does not divide them."""
+    around = (cards + away for far in range(1, cards + 1) for away in (-far, far) if cards + away > 0)
+    nearest = next((count for count in around if any(choices(scenario, model, count, fixed))), None)
+    named = ", ".join(
+        f"{key}={getattr(scenario.engine, key.removeprefix('engine.'))}" for key in sorted(DEGREES & fixed.keys)
+    )
+    return f"--cards {cards}: no layout with {named} takes them all" + (f"; nearest: {nearest}" if nearest else "")
 
 
 def _feasible(every: list[Choice], evaluator: Evaluator, result: Plan) -> dict[Choice, list[int]]:

@@ -43,6 +43,24 @@ def test_a_wrong_slo_is_one_line_and_writes_nothing(whatif: WhatIf, tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("cards", "fixed", "nearest"),
+    [
+        (3, ["engine.tensor_parallel_size=2"], 2),
+        (7, ["engine.tensor_parallel_size=2", "engine.data_parallel_size=2"], 8),
+        (22, ["engine.tensor_parallel_size=2", "engine.data_parallel_size=1"], 16),
+    ],
+)
+def test_cards_that_what_is_set_does_not_divide_are_one_line(
+    whatif: WhatIf, cards: int, fixed: list[str], nearest: int
+) -> None:
+    sets = [word for pair in fixed for word in ("--set", pair)]
+    done = whatif("plan", "qwen3_32b_tp16_decode", "--cards", str(cards), *sets)
+    named = ", ".join(sorted(fixed))
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"--cards {cards}: no layout with {named} takes them all; nearest: {nearest}\n"
+
+
 def test_an_slo_that_nothing_meets_is_status_1(whatif: WhatIf) -> None:
     result = whatif(*SMALL, "--slo", "ttft_ms=0.5,tpot_ms=0.5")
     assert result.status == 1
