@@ -100,13 +100,17 @@ def read_samples(hardware: Iterable[str] = (), use: str = "yes") -> list[Sample]
                 shape=f"{row['op_type']} {row['input_shapes']}",
                 work=work,
                 us=float(row["mean_us"]),
-                code="near" if replayed else code_of_row(row["op_type"], row["input_shapes"], row["mode"]),
+                code="near" if replayed else _code_of(row),
                 resident=replayed and use != "alone",
                 model=row["model"],
                 stack="alone" if use == "alone" else f"{row['hardware']}, {row['software']}",
             )
         )
     return samples
+
+
+def _code_of(row: Mapping[str, str]) -> Code:
+    return code_of_row(row["op_type"], row["input_shapes"], row["mode"], model=row["model"])
 
 
 def _rows() -> Iterator[dict[str, str]]:

@@ -51,10 +51,10 @@ ELEMENT_NS = {
 }  # fmt: skip
 
 _KINDS = {
-    "elementwise": "elementwise elementwise_heavy cast compare integer fill swish_mul sigmoid gelu mish",
+    "elementwise": "elementwise elementwise_heavy cast compare integer fill swish_mul sigmoid gelu mish reduce",
     "broadcast": "broadcast broadcast_row masked_fill masked_broadcast expand",
     "row": "row_wise rms_norm rms_norm_short add_rms_norm add_rms_norm_rows add_rms_norm_dynamic_quant swiglu "
-    "dynamic_quant dynamic_quant_odd static_quant reduce",
+    "dynamic_quant dynamic_quant_odd static_quant",
     "pick": "moe_gating_top_k softmax top_k_top_p argmax sort",
     "rope": "rope interleave_rope triton_rope triton_qkv_norm_rope",
     "cache": "scatter kv_cache_write kv_norm_rope_cache qkv_norm_rope_cache",

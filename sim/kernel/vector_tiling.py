@@ -56,6 +56,18 @@ SAME_PROGRAM = {
 }  # fmt: skip
 
 
+#: Programs that a graph compiler makes for each shape, where others come from a library.
+_COMPILED = (
+    "elementwise elementwise_heavy cast compare integer fill swish_mul sigmoid gelu mish broadcast broadcast_row "
+    "masked_fill masked_broadcast expand reduce slice split concat scatter"
+)
+
+
+def is_compiled(name: str) -> bool:
+    """Whether a graph compiler makes the kernel of a kind called `name` for its shapes."""
+    return common_program(name) in _COMPILED.split()
+
+
 def common_program(name: str) -> str:
     """The program, or the set of numbers, of a kind called `name`, whatever its shape."""
     shared = SAME_PROGRAM.get(name, name)

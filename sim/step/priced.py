@@ -18,10 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from scenarios.ops.catalogue import family_of, kind_of, op_type_of, work_of
+from scenarios.ops.catalogue import VARIANTS, family_of, kind_of, op_type_of, work_of
 from scenarios.ops.op_kind import HostClass
 from scenarios.ops.product_work import placed, routing_of
 from scenarios.ops.program import Block, Op, Program
@@ -29,7 +30,8 @@ from scenarios.ops.work import AttentionShape, Work
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.ranges import extra_sigma
-from sim.kernel.time import Code, KernelTime, pushes_code_out
+from sim.kernel.time import Code, KernelTime, pushes_code_out, runs_out
+from sim.kernel.vector_tiling import is_compiled
 from sim.step.jitter import jitter, jitter_of_ranks, named
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
@@ -93,24 +95,47 @@ def starts_apart(op: Op, kernel: KernelTime) -> bool:
 def codes_of(block: Block, program: Program, hw: HardwareProfile) -> list[Code]:
     """Where the code of each op of a block is, whatever ran just before.
 
-    Static graphs have vector kernels compiled for their shapes, with little code. It stays in L2 from layer to layer,
-    unless what attention reads pushes that of programs out which a layer runs but once.
+    Static graphs have vector kernels with little code. It stays in L2 from layer to layer, unless what attention reads
+    pushes that of programs out which a layer runs but once. Of kernels that the graph compiler made, each for its
+    shapes, it is evicted where weights and cache that pass L2 until the same kernel runs again leave no room.
     """
     if not (block.captured and program.graph == "ge_graph" and hw.profile.device == "npu"):
         return ["cold"] * len(block.ops)
-    runs = Counter(op.kind for op in block.ops)
     once = block.repeat == 1
-    pushed = not once and _reads_much(block, hw)
-    static: dict[str, Code] = {
-        kind: "first" if once or (pushed and count == 1) else "near" for kind, count in runs.items()
-    }
-    return [static[op.kind] if kind_of(op).unit == "vector" else "cold" for op in block.ops]
+    streamed, keys = [], 0
+    for op in block.ops:
+        work = work_of(op) if family_of(op.kind) != "vector" else None
+        streamed.append(work.cold_read_bytes if work else 0)
+        keys += streamed[-1] if work and isinstance(work.shape, AttentionShape) else 0
+    runs, pushed = Counter(op.kind for op in block.ops), pushes_code_out(keys, hw.chip.l2_bytes)
+    codes: list[Code] = []
+    for op, passed in zip(block.ops, passed_since(block.ops, streamed), strict=True):
+        if kind_of(op).unit != "vector":
+            codes.append("cold")
+            continue
+        evicted = runs_out(passed, hw.chip.l2_bytes) if _compiled(op) else pushed and runs[op.kind] == 1
+        codes.append("first" if once or evicted else "near")
+    return codes
 
 
-def _reads_much(block: Block, hw: HardwareProfile) -> bool:
-    works = [work_of(op) for op in block.ops if family_of(op.kind) == "attention"]
-    read = sum(work.cold_read_bytes for work in works if isinstance(work.shape, AttentionShape))
-    return pushes_code_out(read, hw.chip.l2_bytes)
+def _compiled(op: Op) -> bool:
+    """Whether the graph compiler makes this kernel for its shapes."""
+    if op.parts or kind_of(op).elementwise or is_compiled(op.kind):
+        return True
+    return (op.kind, op.op_type) in VARIANTS and is_compiled(work_of(op).program)
+
+
+def passed_since(ops: Sequence[Op], streamed: Sequence[int]) -> list[int]:
+    """Bytes that pass L2 before each op since the same kernel ran, in this layer or in the one before. streamed: bytes
+    of each op."""
+    before = list(accumulate(streamed, initial=0))
+    names = [(op.kind, op.op_type, *[t.shape for t in op.inputs], *[t.shape for t in op.outputs]) for op in ops]
+    ran = {name: before[n + 1] - before[-1] for n, name in enumerate(names)}  # in the layer before
+    passed = []
+    for n, name in enumerate(names):
+        passed.append(before[n] - ran[name])
+        ran[name] = before[n + 1]
+    return passed
 
 
 def scaled(kernel: KernelTime, factor: float) -> KernelTime:

@@ -1,14 +1,15 @@
 """Where the code of a measured kernel was when it started: what a row says about the kernels before it.
 
 A kernel of a static graph has little code. Each layer runs the same programs, whose code stays in L2, unless the keys
-that attention reads between two layers push it out; what runs once a step (masks, tables of positions, the first norm)
-finds none. Right after a kernel of the same program it is still in the cores.
+that attention reads between two layers push it out, or those and the layer's weights the code of kernels that the
+compiler made for their shapes; what runs once a step (masks, tables of positions, the first norm) finds none. Right
+after a kernel of the same program it is still in the cores.
 """
 
 from __future__ import annotations
 
 from sim.accuracy.rows.row import Shape, Unpriced, parse_shapes
-from sim.kernel.time import Code, pushes_code_out
+from sim.kernel.time import Code, pushes_code_out, runs_out
 
 #: Columns of the longest head that a model norms; longer rows are the residual stream.
 MAX_HEAD_DIM = 256
@@ -18,19 +19,26 @@ _LAYERED = (
     "KvRmsNormRopeCache", "Split", "AutomaticBufferFusionOp", "Swi", "DequantSwi", "DynamicQuant", "AscendQuant", "Moe",
     "StridedSliceD",
 )  # fmt: skip
-#: Those of them that a layer issues more than once, so that not all of a layer passes L2 in between.
-_TWICE = ("AddRmsNorm", "InplaceAddRmsNorm", "RmsNorm")
+#: Those of them that the graph compiler makes.
+_COMPILED = ("Scatter", "Split", "AutomaticBufferFusionOp")
+#: Bytes of weights that a layer streams, by how the model's name starts; the smallest seen where it is not known.
+LAYER_BYTES = {"PaddleOCR-VL": 28_000_000, "Qwen3-8B": 386_000_000, "Qwen3-30B-A3B": 57_000_000}
+#: Those of them that a layer issues more than once, so that not all of a layer passes L2 in between: of the two halves
+#: of a packed product the second is cut right after the first.
+_TWICE = ("AddRmsNorm", "InplaceAddRmsNorm", "RmsNorm", "StridedSliceD")
 #: Fewest bytes of a token in the cache of a layer: keys and values of two heads of 128 in 16 bit.
 MIN_TOKEN_BYTES = 2 * 2 * 128 * 2
 #: What notes say of the first kernel of a program in a step.
 _FIRST = ("cold", "first call")
 
 
-def code_of_row(op_type: str, input_shapes: str, mode: str = "", note: str = "", cached_tokens: int = 0) -> Code:
+def code_of_row(
+    op_type: str, input_shapes: str, mode: str = "", note: str = "", cached_tokens: int = 0, model: str = ""
+) -> Code:
     """Where the code was, from a row's mode (`ge_graph` is a static graph) and note (`cold`, `first call`, `warm`,
     `twin`). A mean over all positions is one of kernels whose code is near.
 
-    cached_tokens: tokens of all requests in the cache of its step, 0 where unknown.
+    cached_tokens: tokens of all requests in the cache of its step, 0 where unknown. model: whose step it is.
     """
     words = note.lower().replace("cold ones included", "")
     if "twin" in words or repeats(op_type, input_shapes):
@@ -40,9 +48,17 @@ def code_of_row(op_type: str, input_shapes: str, mode: str = "", note: str = "",
     if any(word in words for word in _FIRST):
         return "first"
     layered = op_type.startswith(_LAYERED) or _normed_heads(op_type, input_shapes)
-    if layered and not op_type.startswith(_TWICE) and pushes_code_out(cached_tokens * MIN_TOKEN_BYTES):
+    keys = cached_tokens * MIN_TOKEN_BYTES
+    evicted = runs_out(keys + layer_bytes(model)) if op_type.startswith(_COMPILED) else pushes_code_out(keys)
+    if layered and not op_type.startswith(_TWICE) and evicted:
         return "first"
     return "near" if layered or "warm" in words else "first"
+
+
+def layer_bytes(model: str) -> int:
+    """Weights that a layer of `model` streams in a decode step of one token on one card of those that were profiled."""
+    known = (size for name, size in LAYER_BYTES.items() if model.startswith(name))
+    return next(known, min(LAYER_BYTES.values()))
 
 
 def repeats(op_type: str, input_shapes: str) -> bool:

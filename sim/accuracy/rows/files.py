@@ -142,6 +142,7 @@ def read_kernels(path: Path) -> list[KernelRow]:
                     mode=row.get("mode") or "",
                     note=row.get("note") or "",
                     cached_tokens=_cached_tokens(row, where),
+                    model=row.get("model") or "",
                 ),
             )
         )

@@ -200,6 +200,12 @@ def test_keys_that_a_layer_reads_push_out_the_code_of_what_it_runs_once() -> Non
     assert code_of_row("Scatter", "64,2,1024,128", "eager", cached_tokens=64 * 1024) == "cold"
 
 
+def test_weights_of_a_large_layer_push_out_code_that_the_compiler_made() -> None:
+    assert code_of_row("AutomaticBufferFusionOp", "1,12288;1,12288", "ge_graph", model="Qwen3-8B") == "first"
+    assert code_of_row("AutomaticBufferFusionOp", "1,3072;1,3072", "ge_graph", model="PaddleOCR-VL decoder") == "near"
+    assert code_of_row("RmsNorm", "1,32,128;128", "ge_graph", model="Qwen3-8B") == "near"  # of a library
+
+
 def test_short_runs_of_few_rows_are_moved_by_columns_and_long_ones_by_elements() -> None:
     hw = load_hardware("atlas_a2_910b2")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.fitting.steps import Step, held_out, share_of_width, unfitted_steps, write
+from sim.fitting.steps import Step, cautious_share, held_out, share_of_width, unfitted_steps, write
 from sim.kernel.ranges import SPREADS_FILE, spreads
 
 STEP = Step("A", "chip", error=0.05, width=0.1, skew=0.0, late=0.0)
@@ -38,6 +38,10 @@ def test_rows_of_one_model_count_as_the_root_of_their_number() -> None:
 def test_each_model_is_judged_by_the_others() -> None:
     steps = [STEP, replace(STEP, model="B", error=0.02), replace(STEP, model="B", error=0.08)]
     assert held_out(steps) == [("A", pytest.approx(0.8), 1, 1), ("B", pytest.approx(0.5), 1, 2)]
+    assert (share_of_width(steps), cautious_share(steps)) == (pytest.approx(0.8), pytest.approx(0.8))
+    sure = [replace(STEP, error=0.01)] * 99
+    assert share_of_width([*sure, replace(STEP, model="B", error=0.07)]) == pytest.approx(0.1)
+    assert cautious_share([*sure, replace(STEP, model="B", error=0.07)]) == pytest.approx(0.7)  # without A
     with pytest.raises(ValueError, match="no measured step decides"):
         share_of_width([replace(STEP, late=0.5)])
 
@@ -53,7 +57,7 @@ def test_the_share_is_written_and_what_else_the_file_says_stays(tmp_path: Path) 
 def test_the_shipped_share_is_what_the_measured_steps_ask_for(tmp_path: Path) -> None:
     steps, file = unfitted_steps(), tmp_path / "spreads.csv"
     file.write_text(SPREADS_FILE.read_text())
-    write(share_of_width(steps), sorted({step.device for step in steps}), file)
+    write(cautious_share(steps), sorted({step.device for step in steps}), file)
     assert file.read_text() == SPREADS_FILE.read_text()
     folds = held_out(steps)
     assert sum(inside for _, _, inside, _ in folds) >= 0.85 * len(steps)
