@@ -39,6 +39,7 @@ STYLE = """<style>
 .wi-legend i{display:inline-block;width:.7rem;height:.7rem;border-radius:2px;margin-right:.35rem}
 .wi-quiet code{font-size:.82rem}
 .st-key-dimmed{opacity:.45}
+[data-testid="stMultiSelectTagsContainer"] [data-tag]{background-color:#0f766e;color:#fff}
 .katex-display>.katex{white-space:normal}
 .wi-value,.wi-sub,.wi-delta{overflow-wrap:anywhere}
 @media (max-width:640px){

@@ -177,7 +177,7 @@ def test_a_timeline_of_a_file_is_chosen_by_its_number(
     write_trace(both, [read_trace(trace_file(name))[0] for name in (SEED, EAGER)])
     document, shown = compare(f"{both}#2", f"{both}#1")
     assert [document[side]["name"] for side in "ab"] == ["both.json#2", "both.json#1"]
-    assert document["step"]["total_us"]["ratio"] == pytest.approx(0.218346, rel=1e-4)
+    assert document["step"]["total_us"]["ratio"] == pytest.approx(0.218936, rel=1e-4)
     _, shown = compare(both, EAGER)
     assert "both.json: the first of 2 timelines; name another as" in shown
 

@@ -7,6 +7,7 @@ import pytest
 
 from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
+from scenarios.profile.read.files import LIMITS
 from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload
@@ -131,7 +132,7 @@ def test_mooncake_hashes_name_blocks_of_512_tokens() -> None:
             "t.csv:2:29: 'x' is no",
         ),
         ('Model,Timestamp,Request tokens,Response tokens\n"a,b",1,2,-3\n', "burstgpt", "t.csv:2:11: '-3' is no"),
-        pytest.param("x" * 200_000 + "\n1\n", "azure", "t.csv:1:1: is not CSV", id="huge cell"),
+        pytest.param("x" * (LIMITS.cell_chars + 1) + "\n1\n", "azure", "t.csv:1:1: is not CSV", id="huge cell"),
         ('{"timestamp": 1, "input_length": 3}\n', "mooncake", "t.csv:1:1: no output_length"),
         ('{"timestamp": 1, "input_length": 0, "output_length": 2}\n', "mooncake", "t.csv:1:34: '0' is no number"),
         ("{\n", "mooncake", "t.csv:1:2: no JSON"),

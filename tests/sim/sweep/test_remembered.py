@@ -35,7 +35,8 @@ def chosen(grid: str, folder: Path, count: int) -> tuple[str, list[Point]]:
 def forget() -> None:
     """Clear all that functions of this project remember."""
     for item in gc.get_objects():
-        if isinstance(item, _lru_cache_wrapper) and item.__module__.startswith(("sim.", "scenarios.")):
+        # Not isinstance: it asks objects of other libraries for their class, and torch warns of some.
+        if type(item) is _lru_cache_wrapper and item.__module__.startswith(("sim.", "scenarios.")):
             item.cache_clear()
 
 
