@@ -101,6 +101,8 @@ def test_every_page_opens_from_the_menu_in_both_languages(page: Any, address: st
     page.get_by_text("English", exact=True).click()
     page.get_by_text("Timeline", exact=True).first.wait_for()
     page.emulate_media(color_scheme="light")
+    page.goto(f"{address}/?scenario=qwen3_8b_tp2_decode")  # a chart has the ink of the theme that it was drawn in
+    wait_number(page, tpot(scenario="qwen3_8b_tp2_decode"))
     for link in ("Lab", "Serving", "Sweep", "Measure", "Compare", "Profile", "Calibration", "Start"):
         page.get_by_role("link", name=link, exact=True).click()
         settled(page)
