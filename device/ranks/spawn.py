@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -73,11 +73,11 @@ def on_ranks(
                 watched, alive = context.Pipe(duplex=False)
                 place = (collectives, meeting, rank, ranks, collective_timeout_s)
                 process = context.Process(target=_rank, args=(work, place, answer, watched), daemon=True)
-                with _deaf_to_interrupts():
+                with _deaf_to_interrupts():  # until the process is among those that are ended
                     process.start()
-                answer.close()
-                watched.close()
-                started.append((process, answers, alive))
+                    answer.close()
+                    watched.close()
+                    started.append((process, answers, alive))
             return _collect(started, timeout_s)
         finally:
             for process, _, _ in started:
@@ -95,6 +95,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # starts with the first process otherwise, and lets the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -150,6 +150,10 @@ def rank_1_fails(group: Group) -> None:
     group.all_reduce(torch.ones(1))
 
 
+def hears_ctrl_c(group: Group) -> bool:
+    return signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def process_id(group: Group) -> int:
     """Of this rank; then it waits for the end of its parent."""
     group.all_reduce(torch.ones(1))

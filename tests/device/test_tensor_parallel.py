@@ -197,6 +197,20 @@ def test_ctrl_c_while_ranks_start_leaves_neither_traceback_nor_process(root: Pat
     assert not any(map(_runs, children))
 
 
+@pytest.mark.slow
+def test_no_rank_hears_ctrl_c(root: Path, tmp_path: Path) -> None:
+    """The first one neither, with which Python starts a process that looks after the others."""
+    file = tmp_path / "parent_of_ranks.py"
+    file.write_text(
+        "from device.ranks.spawn import on_ranks\nfrom tests.device.ranks import hears_ctrl_c\n"
+        "if __name__ == '__main__':\n    print(on_ranks(hears_ctrl_c, 2, 'gloo'))\n",
+        encoding="utf-8",
+    )
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "[False, False]\n"
+
+
 def _children(process: int) -> list[int]:
     tasks = Path(f"/proc/{process}/task/{process}/children")
     return [int(word) for word in tasks.read_text().split()] if tasks.exists() else []
