@@ -76,6 +76,10 @@ def send_at_once() -> None:
     serving._bind_socket = bound
 
 
+#: As the interpreter has it: a collection of the 100,000 objects that commands wait for would stop a page.
+COLLECT_AFTER = 700, 10, 10
+
+
 def prepare() -> None:
     """Have what the first page needs before it is asked for: its modules, the answer that it opens with, and the
     measured rows. What is there then stays: the garbage collector, which would stop a page, no longer looks through it.
@@ -88,6 +92,7 @@ def prepare() -> None:
     answers.first(Question())
     answers.measured(Question())
     gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 def command(port: int) -> list[str]:
