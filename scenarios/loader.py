@@ -67,6 +67,15 @@ def with_settings(base: Base, sets: Sequence[str]) -> Loaded:
     return _finish(base.root, base.file, sets, [*base.sources], [*base.problems])
 
 
+def shape_problems(base: Base, sets: Sequence[str]) -> tuple[str, ...]:
+    """What is wrong with the keys and the types of `base` with settings: what no other setting makes right."""
+    try:
+        _validated(base.root, base.file, sets, [*base.sources], [*base.problems])
+    except ScenarioError as error:
+        return error.messages
+    return ()
+
+
 def load_text(text: str, name: str, sets: Sequence[str] = ()) -> Loaded:
     """A scenario from YAML text that is no file; `name` stands for the file in messages. It may not extend another."""
     document = load_document(text, name)
@@ -75,6 +84,18 @@ def load_text(text: str, name: str, sets: Sequence[str] = ()) -> Loaded:
 
 def _finish(root: Node, file: Path, sets: Sequence[str], sources: list[str], problems: list[str]) -> Loaded:
     """Settings laid on, validated and checked. Raises ScenarioError with `problems` and all that is found here."""
+    document, scenario = _validated(root, file, sets, sources, problems)
+    loaded = Loaded(scenario, document, file, file.stem)
+    faults = check(scenario)
+    if faults:
+        raise ScenarioError(f"{located(loaded, p.where)}: {p.where}: {p.what}" for p in faults)
+    return loaded
+
+
+def _validated(
+    root: Node, file: Path, sets: Sequence[str], sources: list[str], problems: list[str]
+) -> tuple[Document, Scenario]:
+    """Settings laid on, keys and types validated. Raises ScenarioError with `problems` and what is found here."""
     for text in sets:
         try:
             root = merge(root, _setting(text))
@@ -88,11 +109,7 @@ def _finish(root: Node, file: Path, sets: Sequence[str], sources: list[str], pro
         raise ScenarioError([*problems, *error.messages]) from None
     if problems:
         raise ScenarioError(problems)
-    loaded = Loaded(scenario, document, file, file.stem)
-    faults = check(scenario)
-    if faults:
-        raise ScenarioError(f"{located(loaded, p.where)}: {p.where}: {p.what}" for p in faults)
-    return loaded
+    return document, scenario
 
 
 def located(loaded: Loaded, where: str) -> str:

@@ -54,7 +54,7 @@ class _Wrong(Exception):
 def read_trace(trace: TraceFile, folder: Path, number: int | None = None, where: str = FILE_KEY) -> Trace:
     """The first `number` requests of a trace file. where: what names it. Raises ScenarioError, file:line:column where a
     row is wrong."""
-    path = _place(trace.file, folder)
+    path = trace_path(trace.file, folder)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
@@ -74,7 +74,7 @@ def read_trace(trace: TraceFile, folder: Path, number: int | None = None, where:
     )
 
 
-def _place(name: str, folder: Path) -> Path:
+def trace_path(name: str, folder: Path) -> Path:
     near = folder / name
     sample = SAMPLES / name
     return sample if not os.path.isfile(near) and os.path.isfile(sample) else near

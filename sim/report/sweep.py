@@ -26,8 +26,10 @@ def print_sweep(console: Console, swept: Swept, path: Path) -> None:
     lines: list[Any] = [
         Text.assemble(("\n" + swept.space.path.name, "bold"), f"  {len(swept.space):,} points: {counts}{kept}")
     ]
-    for reason, count in list(swept.reasons.items())[:TOP_REASONS]:
-        lines.append(paragraph(f"{count:,} skipped: {reason}", "dim"))
+    for (status, reason), count in list(swept.reasons.items())[:TOP_REASONS]:
+        lines.append(paragraph(f"{count:,} {status}: {reason}", "dim"))
+    if len(swept.reasons) > TOP_REASONS:
+        lines.append(Text(f"{len(swept.reasons) - TOP_REASONS:,} more reasons in the table", style="dim"))
     console.print(Group(*lines))
     best = _best(swept)
     if best:
@@ -37,8 +39,23 @@ def print_sweep(console: Console, swept: Swept, path: Path) -> None:
 
 def _best(swept: Swept) -> list[dict[str, Any]]:
     rows = [dict(zip(swept.columns, row, strict=True)) for row in swept.rows]
-    done = [row for row in rows if row["status"] == "done" and row.get("output_throughput_per_card") is not None]
+    done = [
+        _shown(row) for row in rows if row["status"] == "done" and row.get("output_throughput_per_card") is not None
+    ]
     return sorted(done, key=lambda row: (-row["output_throughput_per_card"], row["place"]))[:TOP_POINTS]
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """`row` with what its served requests saw, where they come in time, instead of what one step says."""
+    if row.get("serving_output_throughput_per_card") is None:
+        return row
+    return {
+        **row,
+        "output_throughput_per_card": row["serving_output_throughput_per_card"],
+        "ttft_ms": row["serving_ttft_ms_mean"],
+        "tpot_ms": row["serving_tpot_ms_mean"],
+        "bottleneck": row["serving_limit"],
+    }
 
 
 def _columns(swept: Swept, rows: list[dict[str, Any]]) -> list[Column]:

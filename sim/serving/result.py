@@ -49,8 +49,11 @@ class ServingResult:
     captures: Captures | None
 
 
-def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
-    """Serve the traffic of a scenario. Raises ScenarioError, with its place, where it cannot be served."""
+def serve_scenario(loaded: Loaded, case: Case, search: bool = True) -> ServingResult:
+    """Serve the traffic of a scenario. Raises ScenarioError, with its place, where it cannot be served.
+
+    search: whether the highest rate under the SLO is looked for, where arrivals have a rate that nothing else limits.
+    """
     scenario = case.scenario
     engine = engine_of(loaded)
     ranks = workers_on_a_host(case.model.cards, case.hardware)
@@ -75,8 +78,9 @@ def serve_scenario(loaded: Loaded, case: Case) -> ServingResult:
         return metrics_of(served, costs, scenario.slo)
 
     traffic = scenario.workload.traffic
-    search = scenario.slo is not None and traffic is not None and traffic.arrival in OPEN
-    highest = highest_rate(scenario.workload, scenario.slo, run) if search and scenario.slo else None
+    # With no more than `concurrency` requests in flight any rate meets the SLO: the client waits.
+    open_rate = traffic is not None and traffic.arrival in OPEN and traffic.concurrency is None
+    highest = highest_rate(scenario.workload, scenario.slo, run) if search and open_rate and scenario.slo else None
     captures = None if front else captures_of(case, outcome, prices)
     return ServingResult(outcome, metrics, (spread[0], spread[1]), engine, costs, highest=highest, captures=captures)
 
@@ -173,6 +177,17 @@ def counts_and_rates(outcome: ServingOutcome, metrics: ServingMetrics) -> dict[s
         "saturated": metrics.saturated,
         "limit": metrics.limit,
     }
+
+
+def serving_columns(served: ServingResult) -> dict[str, float | int | str]:
+    """The `serving` block as one flat row: counts, rates per second, latencies in ms, intervals of their means."""
+    outcome, metrics = served.outcome, served.metrics
+    row = {f"serving_{name}": value for name, value in counts_and_rates(outcome, metrics).items()}
+    row["serving_saturated"] = int(metrics.saturated)
+    for name in SPREADS:
+        row |= {f"serving_{name}_{part}": value for part, value in _spread(name, metrics, served.ends).items()}
+    row |= {f"serving_kv_{name}": value for name, value in kv_use(outcome).items()}
+    return row
 
 
 def kv_use(outcome: ServingOutcome) -> dict[str, float]:

@@ -10,15 +10,18 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from scenarios.errors import ScenarioError, printable
-from scenarios.loader import Base, read_base, with_settings
+from scenarios.loader import Base, Loaded, folder_of, read_base, with_settings
 from scenarios.models.model import Model
+from scenarios.serving.traces import FILE_KEY, trace_path
 from scenarios.timeline import StepTime
 from sim import __version__
+from sim.engines.profile import engine_of
 from sim.hardware.profile import HardwareProfile
 from sim.predict.brief import brief
 from sim.predict.memory import DoesNotFit
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case
+from sim.serving.result import serve_scenario, serving_columns
 from sim.sweep.space import Point
 
 #: done: predicted. skipped: not a scenario that can run, and why. failed: a fault of this program, and which.
@@ -41,14 +44,23 @@ def result_of(scenario: str, point: Point) -> Result:
     return results_of(scenario, (point,))[0][1]
 
 
+def hash_at(scenario: str, point: Point) -> str:
+    """The hash of one point's resolved scenario; "" where it cannot run."""
+    try:
+        loaded = with_settings(read_base(scenario), point.sets)
+        return hash_of(case_of(loaded), *_traffic_texts(loaded))
+    except (ScenarioError, DoesNotFit):
+        return ""
+
+
 def _result_of(scenario: str, base: Callable[[], Base], point: Point) -> Result:
     """The row of one point; never raises but for what stops the process."""
     key = _hash([scenario, *point.sets])
     try:
         loaded = with_settings(base(), point.sets)
         case = case_of(loaded)
-        key = hash_of(case)
-        return key, "done", "", metrics_of(case)
+        key = hash_of(case, *_traffic_texts(loaded))
+        return key, "done", "", metrics_of(case) | _served(loaded, case)
     except ScenarioError as error:
         return key, "skipped", _line(error.messages[0]), {}
     except DoesNotFit as error:
@@ -57,13 +69,41 @@ def _result_of(scenario: str, base: Callable[[], Base], point: Point) -> Result:
         return key, "failed", _line(f"{type(error).__name__}: {error}"), {}
 
 
-def hash_of(case: Case) -> str:
-    """What tells one point from another: the resolved scenario, the numbers of its hardware, the tool's version."""
+def hash_of(case: Case, *more: str) -> str:
+    """What tells one point from another: the resolved scenario, the numbers of its hardware, the tool's version. more:
+    JSON texts of what else it depends on."""
     scenario = case.scenario.model_dump(mode="json")
     scenario.pop("description", None)
     return _hash_of_texts(
-        _text(scenario), _text(case.model.name), _model_text(case.model), _hardware_text(case.hardware)
+        _text(scenario), _text(case.model.name), _model_text(case.model), _hardware_text(case.hardware), *more
     )
+
+
+def _traffic_texts(loaded: Loaded) -> tuple[str, ...]:
+    """What requests in time depend on beyond the scenario: the numbers of its engine, and the trace's bytes."""
+    traffic = loaded.scenario.workload.traffic
+    if traffic is None:
+        return ()
+    numbers = sorted((name, number.value) for name, number in engine_of(loaded).profile.numbers().items())
+    if traffic.trace is None:
+        return (_text(numbers),)
+    try:
+        trace = trace_path(traffic.trace.file, folder_of(loaded, FILE_KEY)).read_bytes()
+    except (OSError, ValueError):
+        trace = b""  # serving says why it cannot be read
+    return _text(numbers), _text(sha256(trace).hexdigest())
+
+
+def _served(loaded: Loaded, case: Case) -> dict[str, float | int | str]:
+    """The columns of a point whose requests come in time; none without. Raises ScenarioError."""
+    if loaded.scenario.workload.traffic is None:
+        return {}
+    row = serving_columns(serve_scenario(loaded, case, search=False))
+    apart = loaded.scenario.engine.disaggregated_prefill
+    ranks = loaded.scenario.engine.pipeline_parallel_size
+    ranks *= (apart and apart.tensor_parallel_size) or case.model.tensor_parallel
+    cards = case.model.cards + (apart.instances * ranks if apart else 0)
+    return row | {"serving_output_throughput_per_card": float(row["serving_output_throughput"]) / cards}
 
 
 @lru_cache(maxsize=64)

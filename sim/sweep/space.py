@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import exp, log
@@ -36,6 +36,7 @@ from scenarios.files.model_walk import known_keys, places, slots_at
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
 from scenarios.files.yaml_scalars import resolve_scalar
+from scenarios.loader import read_base, shape_problems
 from scenarios.schema import Scenario
 
 #: Points beyond this are a slip of the hand: at 10 ms each they take three hours on one core.
@@ -43,7 +44,9 @@ MAX_POINTS = 1_000_000
 #: The folder of the grids that come with the package.
 SHIPPED = Path(__file__).parent
 
-Value = StrictBool | StrictInt | StrictFloat | StrictStr | tuple[StrictInt, ...]
+Scalar = StrictBool | StrictInt | StrictFloat | StrictStr | None
+#: A mapping stands for a whole part of a scenario, such as engine.speculative_config; null for none of it.
+Value = Scalar | tuple[StrictInt, ...] | dict[StrictStr, Scalar]
 
 
 class _Part(BaseModel):
@@ -156,8 +159,8 @@ def grid_file(given: str) -> Path:
 
 
 def read_space(path: Path) -> Space:
-    """The points of a grid file. Raises ScenarioError: file, line and column of a key that no scenario has, of an empty
-    or unequal axis, of more than MAX_POINTS points."""
+    """The points of a grid file. Raises ScenarioError: file, line and column of a key that no scenario has or that is
+    swept twice, of an empty or unequal axis, of more than MAX_POINTS points, of what no point could make right."""
     document = read_document(path)
     grid = validate(document, Grid)
     blocks: list[tuple[Mapping[str, Value], ...]] = []
@@ -182,7 +185,40 @@ def read_space(path: Path) -> Space:
     space = Space(path, grid, scenario, keys, tuple(blocks))
     if len(space) > MAX_POINTS:
         raise ScenarioError([f"{document.mark(())}: {len(space):,} points, more than {MAX_POINTS:,}; sweep fewer"])
+    _swept_once(document, grid)
+    _possible(document, space)
     return space
+
+
+def _swept_once(document: Document, grid: Grid) -> None:
+    """Raise ScenarioError where two blocks sweep one key, or `set` gives it: one of the two would have no effect."""
+    blocks: list[tuple[tuple[str | int, ...], Iterable[str]]] = [(("grid",), grid.grid)]
+    blocks += [(("zip", i), group) for i, group in enumerate(grid.zip)]
+    blocks.append((("list", 0), dict.fromkeys(key for entry in grid.list for key in entry)))
+    blocks.append((("random", "of"), grid.random.of if grid.random else ()))
+    seen = {text.partition("=")[0].strip(): "set" for text in grid.set}
+    for place, keys in blocks:
+        for key in keys:
+            if key in seen:
+                at = next((i for i, entry in enumerate(grid.list) if key in entry), 0) if place[0] == "list" else None
+                mark = document.key_mark((*(place if at is None else ("list", at)), key))
+                raise ScenarioError([f"{mark}: {key}: {seen[key]} has it already"])
+        seen |= dict.fromkeys(keys, str(place[0]))
+
+
+def _possible(document: Document, space: Space) -> None:
+    """Raise ScenarioError for what is wrong in every point: the scenario, or what `set` lays on it."""
+    try:
+        base = read_base(space.scenario)
+    except ScenarioError as error:
+        raise ScenarioError(f"{document.mark(('scenario',))}: scenario: {line}" for line in error.messages) from None
+    places = {f"--set {text}": document.mark(("set", i)) for i, text in enumerate(space.grid.set)}
+    swept = tuple(f"--set {key}=" for key in space.keys)  # these are points that are skipped
+    wrong = [line for line in shape_problems(base, next(space.points()).sets) if not line.startswith(swept)]
+    for given, place in places.items():
+        wrong = [f"{place}: set{line.removeprefix(given)}" if line.startswith(f"{given}: ") else line for line in wrong]
+    if wrong:
+        raise ScenarioError(wrong)
 
 
 def _zipped(document: Document, number: int, group: Mapping[str, tuple[Value, ...]]) -> tuple[Mapping[str, Value], ...]:

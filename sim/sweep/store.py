@@ -44,7 +44,10 @@ class Store:
         if known is not None and known[0] != grid:
             self.close()
             raise ScenarioError(
-                [f"{printable(str(path), 200)}: holds the results of another grid; name another --out, or remove it"]
+                [
+                    f"{printable(str(path), 200)}: holds the results of another grid, or of a "
+                    "scenario that has changed; name another --out, or remove it"
+                ]
             )
 
     def add(self, rows: Iterable[tuple[int, Result]]) -> None:

@@ -8,16 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
-from sim.sweep.point import Result
-from sim.sweep.space import Point, Space
+from sim.sweep.point import Result, hash_at
+from sim.sweep.space import Point, Space, Value, text_of
 from sim.sweep.store import Store, grid_of
 from sim.sweep.workers import on_dask, on_processes
 
+#: A number that stands by itself: no part of a name such as Qwen3-8B or atlas_a2_910b2.
+_COUNT = re.compile(r"(?<![\w/.-])[0-9]+(?:[.,][0-9]+)*(?![\w-])")
+#: Points that are tried for one that says what the scenario resolves to.
+TRIED = 64
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})")
 
 
@@ -43,21 +48,23 @@ def shard_of(text: str) -> Shard:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep comes to. kept: points that an earlier run had done. reasons: of skipped points, the most first."""
+    """What a sweep comes to. kept: points that an earlier run had done. reasons: why points were skipped or failed,
+    with the status, the most first."""
 
     space: Space
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     kept: int
     statuses: dict[str, int]
-    reasons: dict[str, int]
+    reasons: dict[tuple[str, str], int]
 
 
 def digest(space: Space) -> str:
-    """What says that two files hold points of one grid."""
-    text = json.dumps(
-        [space.scenario, space.grid.set, [list(map(dict, block)) for block in space.blocks]], default=list
-    )
+    """What says that two files hold points of one grid over one scenario: a file that was edited in between gives other
+    results for the same points."""
+    blocks = [list(map(dict, block)) for block in space.blocks]
+    resolved = next(filter(None, (hash_at(space.scenario, point) for point in islice(space.points(), TRIED))), "")
+    text = json.dumps([space.scenario, space.grid.set, blocks, resolved], default=list)
     return sha256(text.encode()).hexdigest()[:32]
 
 
@@ -106,9 +113,9 @@ def _table(space: Space, store: Store, kept: int) -> Swept:
     rows = []
     for place, key, status, reason, metrics in stored:
         values = by_place[place].values
-        swept = (values.get(k) for k in space.keys)
+        swept = (_cell(values.get(k)) for k in space.keys)
         rows.append((place, key, *swept, status, reason, *(metrics.get(name) for name in names)))
-    reasons = Counter(_kind(row[3]) for row in stored if row[2] != "done")
+    reasons = Counter((row[2], _kind(row[3])) for row in stored if row[2] != "done")
     return Swept(
         space=space,
         columns=columns,
@@ -119,6 +126,11 @@ def _table(space: Space, store: Store, kept: int) -> Swept:
     )
 
 
+def _cell(value: Value) -> Any:
+    """A swept value in a table: a list or a mapping as its JSON text."""
+    return text_of(value) if isinstance(value, tuple | dict) else value
+
+
 def _some(space: Space, places: set[int]) -> Iterator[Point]:
     return (point for point in space.points() if point.place in places)
 
@@ -126,7 +138,7 @@ def _some(space: Space, places: set[int]) -> Iterator[Point]:
 def _kind(reason: str) -> str:
     """A reason without its numbers and its setting, so that reasons of one kind are counted together."""
     text = re.sub(r"^--set [^ ]+: ", "", reason)
-    return re.sub(r"[0-9][0-9,.]*", "N", text)
+    return _COUNT.sub("N", text)
 
 
 class _Progress:

@@ -69,7 +69,7 @@ def _typed(values: list[Any]) -> list[Any]:
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} and float in kinds:
         return [None if value is None else float(value) for value in values]
-    if len(kinds) > 1 or tuple in kinds:
+    if len(kinds) > 1:
         return [None if value is None else str(value) for value in values]
     return values
 

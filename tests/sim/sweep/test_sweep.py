@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from scenarios.errors import ScenarioError
+from scenarios.loader import load_scenario
+from sim.predict.scenario_result import case_of
 from sim.report.outputs.sweep import sweep_outputs
+from sim.serving.result import serve_scenario
 from sim.sweep import workers
 
 GRID = """
@@ -72,7 +75,7 @@ def test_a_fault_of_the_program_is_a_row_and_the_sweep_goes_on(tmp_path: Path, m
     monkeypatch.setattr("sim.sweep.point.brief", broken)
     result = swept(grid(tmp_path), tmp_path / "out.csv")
     assert result.statuses == {"failed": 16, "skipped": 16}
-    assert "ZeroDivisionError: a fault" in result.reasons
+    assert ("failed", "ZeroDivisionError: a fault") in result.reasons
 
 
 def test_two_processes_write_the_same_table(tmp_path: Path, whole: bytes) -> None:
@@ -161,5 +164,95 @@ def test_options_that_cannot_be(tmp_path: Path, options: dict[str, Any], said: s
 
 def test_results_of_another_grid_are_left_alone(tmp_path: Path) -> None:
     swept(grid(tmp_path), tmp_path / "out.csv")
-    with pytest.raises(ScenarioError, match="holds the results of another grid; name another --out, or remove it"):
+    with pytest.raises(ScenarioError, match="holds the results of another grid"):
         swept(grid(tmp_path, GRID.replace("[1, 2,", "[2,")), tmp_path / "out.csv")
+
+
+def test_requests_in_time_are_served_in_each_point(tmp_path: Path) -> None:
+    """A sweep over the rate says of each what `whatif run` says of that scenario; a rate moves what is served."""
+    text = (
+        "scenario: serve_qwen3_14b_910b3\nset: [workload.traffic.requests=30, workload.traffic.warmup_requests=0]\n"
+        "grid: {workload.traffic.rate: [0.5, 2.0]}\n"
+    )
+    result = swept(grid(tmp_path, text), tmp_path / "out.csv")
+    rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    sets = [f"workload.traffic.{pair}" for pair in ("requests=30", "warmup_requests=0", "rate=0.5")]
+    loaded = load_scenario("serve_qwen3_14b_910b3", sets)
+    metrics = serve_scenario(loaded, case_of(loaded)).metrics
+    assert rows[0]["serving_ttft_ms_p99"] == metrics.ttft_ms.p99
+    assert rows[0]["serving_tpot_ms_low"] <= rows[0]["serving_tpot_ms_mean"] <= rows[0]["serving_tpot_ms_high"]
+    assert rows[0]["serving_output_throughput_per_card"] == metrics.output_throughput
+    assert rows[0]["serving_output_throughput"] < rows[1]["serving_output_throughput"]
+
+
+def test_a_rate_behind_a_full_client_has_no_highest() -> None:
+    """With two requests in flight at most every rate meets the SLO: 65,536 requests/s was said to be the highest."""
+    sets = [f"workload.traffic.{pair}" for pair in ("requests=8", "warmup_requests=0", "concurrency=2")]
+    loaded = load_scenario("serve_qwen3_14b_910b3", sets)
+    assert serve_scenario(loaded, case_of(loaded)).highest is None
+
+
+BATCHES = "scenario: tiny_llama_cpu\ngrid: {workload.batch: [1, 2]}\n"
+
+
+WRONG_EVERYWHERE = {
+    "scenario": (
+        "scenario: tiny_lama_cpu\ngrid: {workload.batch: [1]}\n",
+        ":1:11: scenario: tiny_lama_cpu: no such sce",
+    ),
+    "key": (f"set: [hardware=cpu, workload.bach=3]\n{BATCHES}", ":1:21: set: workload.bach: unknown key 'bach'. Did"),
+    "form": (f"set: [workload.input_tokens]\n{BATCHES}", ":1:7: set: must be key=value"),
+    "word": (f"set: [workload.phase=decod]\n{BATCHES}", ":1:7: set: workload.phase: 'decod' is not one of"),
+    "set": (f"set: [workload.batch=3]\n{BATCHES}", ":3:8: workload.batch: set has it already"),
+    "unknown": (f"{BATCHES}list: [{{workload.bach: 1}}]\n", ":3:9: unknown key 'workload.bach'. Did"),
+    "list": (f"{BATCHES}list: [{{hardware: cpu}}, {{workload.batch: 4}}]\n", ":3:26: workload.batch: grid has it"),
+    "zip": (f"{BATCHES}zip: [{{workload.batch: [1]}}]\n", ":3:8: workload.batch: grid has it already"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_EVERYWHERE)
+def test_what_is_wrong_in_every_point_is_said_before_the_first(tmp_path: Path, wrong: str) -> None:
+    text, said = WRONG_EVERYWHERE[wrong]
+    with pytest.raises(ScenarioError) as error:
+        swept(grid(tmp_path, text), tmp_path / "out.csv")
+    assert said in str(error.value)
+    assert len(error.value.messages) == 1
+    assert not (tmp_path / "out.sqlite").exists()
+
+
+def test_a_value_may_be_a_whole_part_or_none(tmp_path: Path) -> None:
+    """Speculation on and off in one grid; the table has the part as JSON, and nothing where there is none."""
+    text = (
+        "scenario: serve_tiny_cpu\nset: [workload.traffic=null, slo=null, engine.profile=null]\ngrid:\n"
+        "  engine.speculative_config: [null, {method: ngram, num_speculative_tokens: 3, acceptance: 0.9}]\n"
+    )
+    result = swept(grid(tmp_path, text), tmp_path / "out.csv")
+    assert result.statuses == {"done": 2}, result.reasons
+    rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    assert rows[0]["engine.speculative_config"] is None
+    assert rows[1]["engine.speculative_config"] == '{"method": "ngram", "num_speculative_tokens": 3, "acceptance": 0.9}'
+    assert rows[1]["tpot_ms"] < rows[0]["tpot_ms"]
+
+
+def test_a_reason_is_counted_without_its_numbers_and_names_keep_theirs(tmp_path: Path) -> None:
+    text = (
+        "scenario: qwen3_8b_decode\nset: [engine.max_num_seqs=4000]\n"
+        "zip: [{workload.batch: [2400, 2500, 1], model: [Qwen3-8B, Qwen3-8B, Qwen3-9B]}]\n"
+    )
+    reasons = [reason for _, reason in swept(grid(tmp_path, text), tmp_path / "out.csv").reasons]
+    assert len(reasons) == 2
+    assert "on atlas_a3_die_20: N GiB too much; at most N requests" in reasons[0]
+    assert "'Qwen3-9B'" in reasons[1]
+
+
+def test_results_of_a_scenario_that_was_edited_are_left_alone(tmp_path: Path) -> None:
+    """A sweep goes on where it was only over the same scenario: kept rows of the old one would stand among the new."""
+    own = tmp_path / "own.yaml"
+    own.write_text("extends: tiny_llama_cpu\nworkload: {input_tokens: 64}\n")
+    path = grid(tmp_path, "scenario: own.yaml\ngrid: {workload.batch: [1, 2]}\n")
+    first = swept(path, tmp_path / "out.csv")
+    assert swept(path, tmp_path / "out.csv").kept == 2
+    own.write_text("extends: tiny_llama_cpu\nworkload: {input_tokens: 128}\n")
+    with pytest.raises(ScenarioError, match="a scenario that has changed; name another --out, or remove it"):
+        swept(path, tmp_path / "out.csv")
+    assert swept(path, tmp_path / "again.csv").rows != first.rows
