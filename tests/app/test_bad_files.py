@@ -104,7 +104,9 @@ def refusals(read: Callable[[str, bytes], object], names: tuple[str, ...]) -> It
                 yield from error.messages
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "reader", [pytest.param(name, marks=[pytest.mark.slow] * (name == "measure a load test")) for name in READERS]
+)
 def test_bad_bytes_are_refused_in_the_readers_language(reader: str) -> None:
     said = list(refusals(*READERS[reader]))
     assert len(said) > len(BAD) / 2  # what one reader refuses another may take

@@ -27,6 +27,7 @@ def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("device.measure.measure.MAX_REPEATS", 5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_turns")
 def test_an_experiment_measures_what_it_predicts_and_reports_both(whatif: Callable[..., Any], tmp_path: Path) -> None:
     factors = "kv.dtype,weight_format"

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.loader import load_scenario, shipped_names
+from scenarios.loader import load_scenario
 from sim.predict.predict import predict
 from sim.predict.scenario_result import case_of
+from tests.cli.shipped import SECONDS_FOR_ADVICE, shipped
 
 Answer = Callable[..., dict[str, Any]]
 WhatIf = Callable[..., Any]
@@ -59,25 +60,7 @@ def test_explain_writes_the_document_of_run(whatif: WhatIf, tmp_path: Path) -> N
     assert ran.read_bytes() == explained.read_bytes()
 
 
-#: Their ranks take long to play again and again.
-MANY_RANKS = (
-    "deepseek_v3_ep16_decode",
-    "deepseek_v3_2_ep16_long_context",
-    "deepseek_v4_flash_ep16_long_context",
-    "glm_4_5_air_ep8_decode",
-    "gpt_oss_20b_long_context",
-    "qwen3_5_35b_tp2_long_context",
-    "kimi_k2_w4a8_ep16_decode",
-    "openpangu_pro_moe_ep8_decode",
-    "llama_3_1_70b_tp4_pp2_decode",
-    "qwen3_30b_a3b_decode",
-    "qwen3_32b_tp16_decode",
-)
-
-
-@pytest.mark.parametrize(
-    "scenario", [pytest.param(name, marks=[pytest.mark.slow] * (name in MANY_RANKS)) for name in shipped_names()]
-)
+@pytest.mark.parametrize("scenario", shipped(slow=SECONDS_FOR_ADVICE))
 def test_each_advice_can_be_taken_and_keeps_its_word(answer: Answer, scenario: str) -> None:
     """The settings are accepted together, fit the memory, and the step is faster by the ratio that was promised."""
     document = answer(scenario)

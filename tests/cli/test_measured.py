@@ -191,6 +191,7 @@ def test_the_arithmetic_of_a_cpu_is_told_in_gflops(whatif: Callable[..., Any]) -
     )
 
 
+@pytest.mark.slow
 def test_a_profile_is_a_chrome_trace_of_the_steps(whatif: Callable[..., Any], tmp_path: Path) -> None:
     folder = tmp_path / "profile"
     folder.mkdir()  # an empty one gives way

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from scenarios.loader import load_scenario, shipped_names
+from scenarios.loader import load_scenario
 from scenarios.models.hf_config import load_model
 from scenarios.passes.kv import no_int8_cache
 from sim.hardware.profile import load_hardware
 from sim.predict.explain import diagnose
 from sim.predict.predict import Prediction, predict
 from sim.predict.scenario_result import case_of
+from tests.cli.shipped import shipped
 
 Answer = Callable[..., dict[str, Any]]
 WhatIf = Callable[..., Any]
 
-SCENARIOS = shipped_names()
 #: Contract, section 6 of the design; the second set is what this project adds.
 CONTRACT = {
     "schema_version", "scenario", "hardware", "provenance", "seed", "metrics", "step", "kernels", "launches",
@@ -65,7 +65,7 @@ def ns(microseconds: float) -> int:
     return whole
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", shipped())
 def test_the_document_has_the_keys_of_the_contract(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     served = {"serving"} if document["scenario"]["workload"].get("traffic") else set()
@@ -86,7 +86,7 @@ def test_the_document_has_the_keys_of_the_contract(answer: Answer, scenario: str
     assert document["provenance"]["kind"] == "predicted"
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", shipped())
 def test_a_step_is_computing_and_communication_and_free(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     step = {key: ns(value) for key, value in document["step"].items()}
@@ -104,7 +104,7 @@ def test_a_step_is_computing_and_communication_and_free(answer: Answer, scenario
     assert step["computing_us"] <= kernels <= step["computing_us"] + others
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", shipped())
 def test_kernels_are_counted_once(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     rows = document["kernels"]
@@ -121,7 +121,7 @@ def test_kernels_are_counted_once(answer: Answer, scenario: str) -> None:
     assert len(document["bottleneck"]["evidence"]) > 40
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", shipped())
 def test_the_waterfall_sums_to_the_total(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     fall, gains = document["waterfall"], document["gains"]
@@ -134,7 +134,7 @@ def test_the_waterfall_sums_to_the_total(answer: Answer, scenario: str) -> None:
     assert all(row["loss_us"] > 0 and row["pass"] not in best for row in fall["losers"])
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", shipped())
 def test_values_lie_in_their_intervals(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     for name, metric in document["metrics"].items():
@@ -156,7 +156,7 @@ def test_values_lie_in_their_intervals(answer: Answer, scenario: str) -> None:
             }
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", shipped())
 def test_the_metrics_of_a_request_agree_with_one_another(answer: Answer, scenario: str) -> None:
     """TPOT = (E2EL - TTFT) / (output tokens - 1), and what follows from it."""
     document = answer(scenario)
@@ -173,7 +173,7 @@ def test_the_metrics_of_a_request_agree_with_one_another(answer: Answer, scenari
         assert value["tpot_ms"] == EXACT(round_us / drafts["tokens_per_step"] / 1000)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", shipped())
 def test_memory_is_the_sum_of_its_parts_and_fits(answer: Answer, scenario: str) -> None:
     document = answer(scenario)
     memory = dict(document["memory"])

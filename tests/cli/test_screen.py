@@ -22,6 +22,7 @@ from sim.report import terminal
 from sim.report.compare import print_compare
 from sim.report.formats import bar, ms, size
 from sim.report.run import print_explain, print_run
+from tests.cli.shipped import shipped
 
 Answer = Callable[..., dict[str, Any]]
 WhatIf = Callable[..., Any]
@@ -42,7 +43,7 @@ def lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", [80, 100, 132, 200])
-@pytest.mark.parametrize("scenario", shipped_names())
+@pytest.mark.parametrize("scenario", shipped())
 def test_nothing_is_cut_and_no_line_is_too_long(answer: Answer, scenario: str, columns: int) -> None:
     document = answer(scenario)
     for draw in (print_run, print_explain):

@@ -35,6 +35,7 @@ def served(folder: Path, whatif: Callable[..., Any]) -> dict[str, Any]:
     return {"result": json.loads((folder / "json.json").read_text()), "out": done.out}
 
 
+@pytest.mark.slow
 def test_what_was_served_has_the_keys_of_what_was_predicted(served: dict[str, Any]) -> None:
     predicted, measured = served["result"]["serving"], served["result"]["measured"]["serving"]
     assert set(predicted) - set(measured) == {"captures", "highest_rate"}
@@ -48,6 +49,7 @@ def test_what_was_served_has_the_keys_of_what_was_predicted(served: dict[str, An
     assert measured["scaled_by"] > 0
 
 
+@pytest.mark.slow
 def test_errors_are_of_the_prediction_over_the_measurement(served: dict[str, Any]) -> None:
     result = served["result"]
     predicted, measured, errors = (
@@ -60,6 +62,7 @@ def test_errors_are_of_the_prediction_over_the_measurement(served: dict[str, Any
     assert result["measured"]["ops"]  # the reported step was measured too: what explains a difference
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_both(served: dict[str, Any]) -> None:
     for words in (
         "Serving, measured",
@@ -70,6 +73,7 @@ def test_the_terminal_shows_both(served: dict[str, Any]) -> None:
         assert words in served["out"]
 
 
+@pytest.mark.slow
 def test_the_trace_has_the_requests_of_both(served: dict[str, Any], folder: Path) -> None:
     events = json.loads((folder / "trace.json").read_text())
     names = {event["args"]["name"]: event["pid"] for event in events if event["ph"] == "M"}
@@ -80,6 +84,7 @@ def test_the_trace_has_the_requests_of_both(served: dict[str, Any], folder: Path
         assert shown == set(range(8))
 
 
+@pytest.mark.slow
 def test_the_bench_file_calibrates_the_engine(served: dict[str, Any], folder: Path, whatif: Callable[..., Any]) -> None:
     engine = folder / "engine.yaml"
     done = whatif("calibrate", "--bench", folder / "bench.json", "--scenario", NAME, "--out", engine)

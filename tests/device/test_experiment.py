@@ -155,6 +155,7 @@ def pair_of(*switches: tuple[str, object], sets: tuple[str, ...] = ()) -> tuple[
     return a, b, Workbench(choose("cpu"), Path()).pair(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_turns")
 def test_bytes_held_are_the_bytes_predicted() -> None:
     a, b, pair = pair_of(("kv.dtype", "int8"), ("weights", "w8a8"))
@@ -175,6 +176,7 @@ def test_bytes_held_are_the_bytes_predicted() -> None:
     assert all(t.a_ns > 0 and t.b_reference_ns > 0 and t.a_wall_ns > 0 for t in pair.repeats["ttft"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_turns")
 def test_the_baseline_stays_and_its_weights_are_shared() -> None:
     bench = Workbench(choose("cpu"), Path())
@@ -196,6 +198,7 @@ def test_the_baseline_stays_and_its_weights_are_shared() -> None:
     assert again.a.errors == again.b.errors
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_turns")
 def test_one_failure_is_one_line_and_the_next_pair_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     given = loaded()
@@ -218,6 +221,7 @@ def test_one_failure_is_one_line_and_the_next_pair_is_measured(monkeypatch: pyte
     assert bench.pair(given.scenario, given.scenario).repeats["tpot"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_turns")
 def test_a_plain_program_that_does_not_fit_in_float32_is_run_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     def only_narrow(session: Session, text: Any) -> Any:
