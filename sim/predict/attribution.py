@@ -8,7 +8,8 @@ run with it, is off too). A switch i takes off
     Shapley  mean over all orders of v(before i) - v(with i)
 
 and the Shapley values sum to v({}) - v(B) (Shapley 1953). Exact is a sum over all subsets; switches that change nothing
-first nor last are left out of it. The interaction of two switches is the mean over all S without them of
+first nor last are left out of it: what they do together is theirs, the mean of one order and its reverse. The
+interaction of two switches is the mean over all S without them of
 
     [v(S) - v(S + i)] - [v(S + j) - v(S + i + j)]       (Grabisch and Roubens 1999, the weights of the Shapley index)
 
@@ -101,6 +102,8 @@ def attribution_of(case: Case, gains: Gains | None = None, progress: Progress = 
     else:
         method = "sampled"
         values, errors, pairs = _sampled(moving, saved, progress)
+    # The game of `moving` starts from `still`: what those do together is theirs, so that all shares sum to the way.
+    values |= _halves_of_two_orders(sorted(still), game.saved)
     shares = tuple(
         Share(
             item.switch,
@@ -217,6 +220,17 @@ def _exact(
                 weight = factorial(size) * factorial(n - size - 2) / factorial(n - 1)
                 pairs[i, j] += weight * _shrinks(saved, subset, i, j)
     return values, pairs
+
+
+def _halves_of_two_orders(players: Sequence[int], saved: Saved) -> dict[int, float]:
+    """What each of `players` adds on top of nothing, on the mean of one order and its reverse, ns."""
+    values = dict.fromkeys(players, 0.0)
+    for order in (players, players[::-1]):
+        before: frozenset[int] = frozenset()
+        for i in order:
+            values[i] += (saved(before | {i}) - saved(before)) / 2
+            before |= {i}
+    return values
 
 
 def _shrinks(saved: Saved, subset: frozenset[int], i: int, j: int) -> int:

@@ -1,7 +1,8 @@
 """The way from a step with nothing on to the best one, optimisation by optimisation; what loses is not on that way.
 
 The best set starts from the scenario: what is on and loses is dropped, what is off and gains is added, the largest
-gain first, each only if the step is then shorter and fits. What is there for room (a paged cache) stays as it is. No
+gain first, each only if the step is then shorter and fits; then, as long as that pays, what the scenario itself refuses
+next to a switch that has been dropped. What is there for room (a paged cache) stays as it is. No
 single change that the scenario's own gains suggest makes it better; two that lose alone and gain together are not
 looked for (`sim.predict.attribution` measures those that are in it).
 """
@@ -46,16 +47,39 @@ def best_of(steps: Variants, scenario: Scenario, ratios: dict[str, float]) -> Sc
         if abs(ratio - 1) < NO_EFFECT or item.for_capacity:
             continue
         if item.is_on(current) and ratio < 1:
-            tried: Any = without(item, current, steps.model)
+            current = _shorter(steps, current, without(item, current, steps.model))
         elif not item.is_on(current) and ratio > 1:
-            tried = set_switch(with_needs(item, current), switch, on_value(item, scenario))
-        else:
-            continue
-        better = (
-            not steps.problem(tried) and not steps.too_large(tried) and steps.step_ns(tried) < steps.step_ns(current)
-        )
-        current = tried if better else current
+            current = _with(steps, scenario, current, item)
+    return _with_what_was_refused(steps, scenario, current, ratios)
+
+
+def _with_what_was_refused(
+    steps: Variants, scenario: Scenario, current: Scenario, ratios: dict[str, float]
+) -> Scenario:
+    """`current` with what has no ratio alone, or gained alone and not yet, as long as that pays: what the scenario
+    refused next to a switch (fused MLP weights want FP16) can be on once that is off."""
+    waiting = [item for item in passes_for(steps.model) if ratios.get(item.switch, 2.0) > 1 + NO_EFFECT]
+    changed = current != scenario
+    while changed:
+        changed = False
+        for item in waiting:
+            if item.is_on(current) or item.for_capacity:
+                continue
+            before, current = current, _with(steps, scenario, current, item)
+            changed = changed or current != before
     return current
+
+
+def _with(steps: Variants, scenario: Scenario, current: Scenario, item: Pass) -> Scenario:
+    """`current` with `item`, and what it needs, on, where the step is then shorter."""
+    tried: Any = set_switch(with_needs(item, current), item.switch, on_value(item, scenario))
+    return _shorter(steps, current, tried)
+
+
+def _shorter(steps: Variants, current: Scenario, tried: Any) -> Scenario:
+    """The one with the shorter step, `tried` only if it can run and fits."""
+    better = not steps.problem(tried) and not steps.too_large(tried) and steps.step_ns(tried) < steps.step_ns(current)
+    return tried if better else current
 
 
 def waterfall_of(
@@ -93,9 +117,7 @@ def without_losers(steps: Variants, fall: Waterfall) -> Scenario:
         item = passes[switch]
         if fall_ns >= 0 or item.for_capacity or not item.is_on(best):
             continue
-        tried: Any = without(item, best, steps.model)
-        better = not steps.problem(tried) and not steps.too_large(tried) and steps.step_ns(tried) < steps.step_ns(best)
-        best = tried if better else best
+        best = _shorter(steps, best, without(item, best, steps.model))
     return best
 
 

@@ -63,6 +63,16 @@ def test_sampled_shares_sum_to_the_whole_way_and_are_near_the_exact_ones(monkeyp
     assert len(attribution_result(sampled)["shares"]) == len(exact.shares)
 
 
+def test_shares_sum_to_the_whole_way_where_many_do_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switches below the threshold had no share, and what they do together was nobody's (8.5 us of gpt-oss-20b)."""
+    _, case = of()
+    monkeypatch.setattr(attribution, "NO_EFFECT", 0.1)
+    result = attribution_of(case)
+    assert sum(share.error_us == 0 and abs(share.first_us) < result.baseline_us / 10 for share in result.shares) >= 1
+    total = sum(share.shapley_us for share in result.shares)
+    assert total == pytest.approx(result.baseline_us - result.best_us, abs=1e-6)
+
+
 def test_what_saves_host_calls_overlaps_with_the_graph() -> None:
     """On top of nothing a fused norm saves calls; behind a graph there are none to save."""
     result, _ = of(optimizations__graph="ge_graph")

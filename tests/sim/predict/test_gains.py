@@ -201,6 +201,16 @@ def test_what_loses_stands_apart_from_the_way_to_the_best_set() -> None:
     assert not {g.switch for g in gains.gains if g.in_best} & set(losers)
 
 
+def test_what_was_refused_next_to_a_loser_is_in_the_best_set() -> None:
+    """npu_ffn wants FP16 weights and loses; without it W8A8 weights gain, which the scenario itself refuses."""
+    gains = gains_of(case_of(load_scenario("qwen2_5_0_5b_prefill_ffn")))
+    rows = by_switch(gains)
+    assert rows["weights"].verdict == "not applicable"
+    assert rows["weights"].in_best
+    assert not rows["fusion.ffn"].in_best
+    assert {"optimizations.weights=w8a8", "optimizations.fusion.ffn=false"} <= set(gains.best_settings)
+
+
 def test_a_bar_is_marked_where_its_verdict_alone_is_another() -> None:
     gains = gains_of(case(bare(workload__batch=64)))  # what saves calls gains here, and nothing behind a graph
     marked = [gain for gain in gains.gains if gain.marked]
