@@ -110,14 +110,17 @@ class Admission:
         self._count()
         return True
 
-    def remember(self, entry: Entry) -> None:
-        """What the request has computed may be found by others."""
+    def announce(self, entry: Entry, tokens: int) -> None:
+        """The first `tokens` tokens of the request are there when the step that is planned has run: others may find
+        them from now on, in the same step too, whose layers write all keys and values before any are read."""
         if self._names is not None:
-            whole = entry.computed // self.block_size
-            names = self._names_of(entry)[:whole]
-            self._names.remember(entry.request.id, names)
-            if self.pool is not None:
-                self.pool.keep(names)
+            self._names.remember(entry.request.id, self._names_of(entry)[: tokens // self.block_size])
+
+    def remember(self, entry: Entry) -> None:
+        """What the request has computed may be found by others, and goes to the pool."""
+        self.announce(entry, entry.computed)
+        if self.pool is not None:
+            self.pool.keep(self._names_of(entry)[: entry.computed // self.block_size])
 
     def free(self, entry: Entry) -> None:
         self.cache.free(entry.request.id)

@@ -253,6 +253,7 @@ class Scheduler:
         return taken
 
     def _chunk(self, entry: Entry, tokens: int, step: Step) -> None:
+        self.kv.announce(entry, entry.computed + tokens)
         is_last = entry.computed + tokens == entry.target
         self._cut = None if is_last else entry
         step.chunks.append(Chunk(entry, tokens, entry.computed, is_last))

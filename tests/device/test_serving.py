@@ -120,6 +120,10 @@ CASES = {
         SHARED, {"prefix_tokens": 40, "prefix_groups": 2, "input": {"distribution": "uniform", "low": 20, "high": 70}},
         tokens=320, hits=True,
     ),
+    "shared prefixes, computed and found in one step": Case(
+        SHARED, {**BURST, "prefix_tokens": 32, "input": {"distribution": "uniform", "low": 40, "high": 60}},
+        engine={"max_num_batched_tokens": 200}, hits=True,
+    ),
     "conversations": Case(
         SHARED, {"turns": 3, "requests": 4, "input": {"distribution": "uniform", "low": 10, "high": 30}}, hits=True
     ),
