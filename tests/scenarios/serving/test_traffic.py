@@ -53,6 +53,23 @@ def test_gaps_of_gamma_arrivals_vary_as_their_shape_says() -> None:
         assert gaps.std() / gaps.mean() == pytest.approx(variation, rel=0.03)
 
 
+@pytest.mark.parametrize(("arrival", "shape"), [("poisson", 1.0), ("gamma, burstiness: 0.5", 0.5)])
+def test_so_many_requests_take_so_long_whatever_the_seed(arrival: str, shape: float) -> None:
+    # `vllm bench serve`: each request is sent a gap after the one before, the first one too; then all are stretched.
+    for seed in (0, 1, 2):
+        gaps = np.random.default_rng([seed, 0]).gamma(shape, 1 / (2.0 * shape), 300)
+        sent = np.cumsum(gaps)
+        sent *= 300 / 2.0 / sent[-1]
+        requests = load(f"arrival: {arrival}, rate: 2, requests: 300", seed=seed).requests
+        assert [r.arrival_ns for r in requests] == pytest.approx((1e9 * (sent - sent[0])).tolist(), abs=1)
+
+
+def test_with_a_duration_the_number_is_drawn() -> None:
+    numbers = {len(load("arrival: poisson, rate: 2, duration_s: 150", seed=seed).requests) for seed in range(9)}
+    assert len(numbers) > 3
+    assert 240 < min(numbers) <= max(numbers) < 360
+
+
 def test_closed_and_burst_send_at_once_what_they_may() -> None:
     closed = load("arrival: closed, concurrency: 8, requests: 20")
     assert (closed.concurrency, {r.arrival_ns for r in closed.requests}) == (8, {0})

@@ -3,8 +3,8 @@
 Written from what the public source does, with nothing counted ahead and nothing remembered: a request is a list of
 numbers, running ones stand in one list, and every step looks at each of them. `scenarios.serving.scheduler` must give
 the same steps, but for two things: who of several that end or lose blocks with one step is first to give them back, so
-which named block is taken first later on; and vLLM leaves out, for that one step, the running requests after one that by
-priority loses its own blocks (`skips`).
+which named block is taken first later on; and vLLM leaves out, for that one step, the running requests after one that
+loses its own blocks by priority (`skips`).
 """
 
 from __future__ import annotations
