@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Block, Program
@@ -23,10 +23,12 @@ from sim.step.priced import Conditions, Priced, Pricer, seeded
 from sim.step.rank_hosts import Calls, Issued, RankHosts, hosts_of_ranks
 
 if TYPE_CHECKING:  # a rank alone needs no numpy
-    from numpy import float64
+    from numpy import float64, int64
     from numpy.typing import NDArray
 
     from sim.step.rank_plans import Matrix
+
+    Numbers = NDArray[int64]
 
 
 #: Before any time: the first kernel of a stream pays no gap.
@@ -49,6 +51,25 @@ class Row:
         return slice(self.first, self.first + (self.block.repeat - 1) * self.apart + 1, self.apart)
 
 
+class Meetings(NamedTuple):
+    """Where a step waits, whatever its kernels take. group: ranks of each meeting. meets: the kernels in which ranks
+    meet. places: kernels that wait for something: the first of each entry of the host, those of updates and of
+    meetings; None where all kernels do. entries: of each place, the entry that launches it. gaps_ns: sum of the gaps up
+    to each place; gap_sum_ns: of all. first_gap_ns: of the first kernel. at: of each meeting, its place. gated: places
+    that wait for an update; updates: the host steps of these."""
+
+    group: int
+    meets: tuple[int, ...]
+    places: Numbers | None
+    entries: Numbers
+    gaps_ns: Numbers
+    gap_sum_ns: int
+    first_gap_ns: int
+    at: Numbers
+    gated: Numbers
+    updates: Numbers
+
+
 @dataclass(slots=True)
 class Layout:
     """One step of `ranks` alike ranks, in program order.
@@ -58,7 +79,8 @@ class Layout:
     steps; launch_ns; start_ns, until its first kernel may run. Of each kernel:
     launched, its number among the entries; durations_ns of rank 0, gaps_ns, streams, kernels (before jitter). By
     kernel: gates, the host step that it waits for; waits and records, numbers of events; meets, how many neighbouring
-    ranks meet in it (0: all). blocks: the kernels by op, block by block. late_ns: how
+    ranks meet in it (0: all). blocks: the kernels by op, block by block. meetings: where ranks meet,
+    once asked for. late_ns: how
     much later than rank 0 each rank starts, in the first host step where ranks do. busy_ns: until when the first
     stream is busy with what came before the step.
     """
@@ -84,6 +106,7 @@ class Layout:
     blocks: list[list[Row]] = field(default_factory=list)
     hosts: RankHosts | None = None
     kernel_matrix: Matrix | None = None
+    meetings: Meetings | None = None
     busy_ns: int = NEVER
 
     @property

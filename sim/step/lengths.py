@@ -14,6 +14,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from sim.step.layout import NEVER, Layout
+from sim.step.meetings import meetings_of, met
 from sim.step.rank_hosts import RankHosts, threads_of
 from sim.step.ranks import Variant, last_of_group, scaled_ns
 
@@ -163,9 +164,17 @@ def walk_of_ranks(laid: Layout, variants: Sequence[Variant]) -> Walk | None:
     devices = list(dict.fromkeys(v.device for v in variants))
     speeds = [devices.index(v.device) for v in variants]
     kernels = np.array(laid.durations_ns)[:, None] if laid.kernel_matrix is None else laid.kernel_matrix
-    free, met = _streams(laid, scaled_ns(kernels, devices), threads.ended, threads.ready, speeds)
-    clock = np.maximum.reduce([threads.through, *free.values()]) + threads.last_ns
-    return Walk([int(ns) for ns in clock[:, 0]], threads.ended, threads.ready, met)
+    durations = scaled_ns(kernels, devices)
+    if laid.meetings is None:
+        laid.meetings = meetings_of(laid)
+    if laid.meetings is None:
+        free, met_at = _streams(laid, durations, threads.ended, threads.ready, speeds)
+        clock = np.maximum.reduce([threads.through, *free.values()]) + threads.last_ns
+    else:
+        end, together = met(laid.meetings, durations, threads, speeds, laid.busy_ns)
+        met_at = dict(zip(laid.meetings.meets, together, strict=True))
+        clock = np.maximum(threads.through, end) + threads.last_ns
+    return Walk([int(ns) for ns in clock[:, 0]], threads.ended, threads.ready, met_at)
 
 
 def _hosts(laid: Layout) -> RankHosts:
@@ -192,9 +201,6 @@ def _streams(
     whole = np.add.reduceat(durations, starts, axis=0) + np.add.reduceat(gaps, starts)[:, None, None]
     taken = (whole - gaps[starts, None, None])[:, speeds]  # of each run, from its first kernel's start
     at_least = _issued_late(laid, gaps, durations, ready, starts=starts, ends=ends, speeds=speeds)
-    groups = set(laid.meets.values())
-    if len(groups) == 1 and not laid.several_streams:
-        return _in_step(laid, starts, taken, at_least, ended=ended, ready=ready, group=groups.pop() or laid.ranks)
     never = np.full(taken.shape[1:], NEVER, np.int64)
     free: dict[int, Clocks] = {0: never + (laid.busy_ns - NEVER)}
     recorded: dict[int, Clocks] = {}
@@ -215,54 +221,6 @@ def _streams(
             recorded[event] = end
         free[stream] = end
     return free, met
-
-
-def _in_step(
-    laid: Layout,
-    starts: Sequence[int],
-    taken: Clocks,
-    at_least: dict[int, Clocks],
-    *,
-    ended: Clocks,
-    ready: Clocks,
-    group: int,
-) -> tuple[dict[int, Clocks], dict[int, Clocks]]:
-    """As `_streams`, of one stream whose ranks always meet with the same `group` of neighbours: no walk over the runs.
-
-    With P the time of all runs and gaps before a run, it starts at P + max(c - P) over the runs so far, where c is what
-    else each of them waits for. Where ranks meet, a group goes on with its last: its start is that of the meeting
-    before plus the longest that one of its ranks has in between, or what the largest c of one of them says, whichever
-    is later, which is a recurrence of the same form.
-    """
-    import numpy as np
-
-    shape = taken.shape[1], taken.shape[2] // group, group
-    gaps = np.array(laid.gaps_ns, np.int64)[list(starts)][:, None, None]
-    run_of = {number: run for run, number in enumerate(starts)}
-    waited = ready[[laid.launched[number] for number in starts]]
-    waited[0] = np.maximum(waited[0], laid.busy_ns + gaps[0])
-    if laid.gates:
-        gated = [run_of[number] for number in laid.gates]
-        waited[gated] = np.maximum(waited[gated], ended[list(laid.gates.values())])
-    for run, ns in at_least.items():
-        if run + 1 < len(starts):
-            waited[run + 1] = np.maximum(waited[run + 1], ns + gaps[run + 1])
-    before = np.cumsum(taken + np.concatenate([gaps[1:], gaps[:1]]), axis=0)
-    before = np.concatenate([np.zeros_like(before[:1]), before[:-1]])
-    meets = sorted(laid.meets)
-    meetings = np.array([run_of[number] for number in meets])
-    lead, behind = waited - before, meetings[-1] + 1 < len(starts)
-    segments = np.concatenate([[0], meetings + 1])[: len(meetings) + behind]
-    most = np.maximum.reduceat(lead, segments)  # between two meetings, the second included
-    bound = (before[meetings] + most[: len(meetings)]).reshape(-1, *shape).max(axis=3)
-    apart = np.diff(before[meetings], axis=0, prepend=before[meetings[:1]]).reshape(-1, *shape).max(axis=3)
-    grown = np.cumsum(apart, axis=0)
-    met = (grown + np.maximum.accumulate(bound - grown, axis=0)).repeat(group, axis=2)
-    last = met[-1] - before[meetings[-1]]
-    free = (np.maximum(last, most[-1]) if behind else last) + before[-1] + taken[-1]
-    if len(starts) - 1 in at_least:
-        free = np.maximum(free, at_least[len(starts) - 1])
-    return {0: free}, dict(zip(meets, met, strict=True))
 
 
 def runs_of(laid: Layout) -> list[int]:

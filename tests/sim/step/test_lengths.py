@@ -18,7 +18,7 @@ from sim.predict.pipeline_steps import behind_ranks
 from sim.predict.predict import forbidden
 from sim.predict.scenario_result import case_of
 from sim.predict.steps import Case, program_of
-from sim.step import engine, fluid, kernel_times, lengths, ranks
+from sim.step import engine, fluid, kernel_times, lengths, meetings, ranks
 from sim.step.host import make_plans
 from sim.step.layout import Layout, layout
 from sim.step.ranks import Variant
@@ -82,8 +82,12 @@ def test_every_what_if_of_ranks_that_hold_other_experts_is_as_long_as_simpy_says
     assert contended > 1
 
 
+@pytest.mark.parametrize("block", [1, 7, meetings.BLOCK])
 @pytest.mark.parametrize(("of", "conditions"), SETTINGS)
-def test_all_variants_of_ranks_are_those_of_their_plans(of: Scenario, conditions: object) -> None:
+def test_all_variants_of_ranks_are_those_of_their_plans(
+    of: Scenario, conditions: object, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meetings, "BLOCK", block)
     laid_program = program(of, MODEL)
     once = replace(conditions, host_scale=1.0, device_scale=1.0)  # type: ignore[type-var]
     laid = layout(laid_program, NOISY, once)
