@@ -65,6 +65,7 @@ class Engine(Part):
             "scheduling_policy",
             "preemption",
             "scheduler_reserve_full_isl",
+            "prefill_first",
             "allow_long_max_model_len",
             "speculative_config",
             "finegrained_tp_config",
@@ -129,6 +130,10 @@ class Engine(Part):
     """Whether a waiting request is let in only where the KV cache has room for all tokens that must be computed, not
     for its first chunk alone (vLLM's name and default since 0.19; matters with workload.traffic). Default: what the
     engine profile says, else true."""
+    prefill_first: Switch | None = None
+    """Whether waiting prompts are prefilled whole, in steps of their own in which nothing decodes, as vLLM-Ascend's
+    ascend_scheduler_config (until 0.11) and MindIE do; max_num_batched_tokens is of such a step then (matters with
+    workload.traffic). Default: what the engine profile says, else false."""
     kv_cache_memory_bytes: (
         Annotated[int, Field(ge=1, le=1 << 48, strict=True, json_schema_extra={"unit": "bytes"})] | None
     ) = None

@@ -18,6 +18,7 @@ ONLY_WITH_TRAFFIC = (
     "scheduling_policy",
     "preemption",
     "scheduler_reserve_full_isl",
+    "prefill_first",
     "router",
     "disaggregated_prefill",
     "kv_pool",

@@ -105,6 +105,9 @@ class Engine:
         """Run one step; returns when it ended, ns."""
         clock, session = self._clock, self._session
         decoding = [entry for entry in self._scheduler.running.values() if entry.decoding]
+        stalled = 0
+        if not step.decoding:  # prompts go first
+            stalled, decoding = len(decoding), []
         for chunk in step.chunks:
             if chunk.entry.started < 0:
                 chunk.entry.started = max(start, chunk.entry.arrived)  # it came while the step before was committed
@@ -130,7 +133,9 @@ class Engine:
             client.ended(entry.request, end)
         chunks, tokens = len(step.chunks), sum(chunk.tokens for chunk in step.chunks)
         served.steps.append(
-            ServedStep(start, end, device_ns, len(decoding), chunks, tokens, blocked=self._scheduler.blocked)
+            ServedStep(
+                start, end, device_ns, len(decoding), chunks, tokens, blocked=self._scheduler.blocked, stalled=stalled
+            )
         )
         return end
 

@@ -32,7 +32,7 @@ class ServedRequest:
 class ServedStep:
     """One step: from the end of the one before (or of waiting) until its tokens are received. device_ns: of it, until
     the model's tokens are with the host. decoding: requests with one token each. chunks: of prompts, prompt_tokens in
-    all. blocked: why the first waiting request was not let in."""
+    all. blocked: why the first waiting request was not let in. stalled: requests that decode, but not in this step."""
 
     start_ns: int
     end_ns: int
@@ -41,6 +41,7 @@ class ServedStep:
     chunks: int
     prompt_tokens: int
     blocked: str
+    stalled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from scenarios.serving.prefix_cache import PrefixCache
 from scenarios.serving.requests import Request
 
 KvCache = ContiguousCache | PagedCache | PrefixCache
+#: Share of the blocks that stays free of prompts where prompts go first (vLLM-Ascend 0.9.1, core/scheduler.py).
+WATERMARK = 0.01
 
 
 class Admission:
@@ -47,9 +49,17 @@ class Admission:
         its last step."""
         return self._most_tokens + 2 - query
 
-    def let_in(self, entry: Entry, budget: int, whole: bool = False) -> int | None:
+    def uncomputed(self, entry: Entry) -> int:
+        """Tokens of a waiting request that the cache does not hold."""
+        if self._names is None:
+            return entry.target
+        hits = self._names.hits(self._names_of(entry)[: (entry.target - 1) // self.block_size])
+        return entry.target - len(hits) * self.block_size
+
+    def let_in(self, entry: Entry, budget: int, whole: bool = False, spare: bool = False) -> int | None:
         """Tokens of the first chunk of a waiting request, or None where the cache has no room for it, or with `whole`
-        for all its chunks. 0: its KV comes back from the host."""
+        for all its chunks, or with `spare` if fewer than `WATERMARK` of its blocks would stay free for those that
+        decode, unless nobody holds any. 0: its KV comes back from the host."""
         key, cache = entry.request.id, self.cache
         try:
             if entry.swapped or entry.comes_ready:
@@ -66,7 +76,7 @@ class Admission:
                 pooled = self.pool.hits(names[len(shared) :]) if self.pool is not None else 0
                 entry.loaded_tokens = pooled * self.block_size
                 entry.computed = len(shared) * self.block_size + entry.loaded_tokens
-            if whole and not self._has_room(entry, shared):
+            if whole and not self._has_room(entry, shared, int(WATERMARK * self.blocks) if spare else 0):
                 raise OutOfCache
             taken = min(budget, entry.target - entry.computed)
             if self._names is not None:
@@ -83,15 +93,16 @@ class Admission:
         self._count()
         return taken
 
-    def _has_room(self, entry: Entry, shared: list[int]) -> bool:
-        """Whether there are blocks for all that the entry must compute; of those it shares, the ones that others hold
-        take no room."""
+    def _has_room(self, entry: Entry, shared: list[int], spare: int = 0) -> bool:
+        """Whether there are blocks for all that the entry must compute, and `spare` ones where others hold some; of
+        those it shares, the ones that others hold take no room."""
         if not self.block_size:
             return True
         held = 0
         if self._names is not None and shared:
             held = sum(not self._names.pool.is_kept(block) for block in shared)
-        return blocks_of(entry.target, self.block_size) - held <= self.free_blocks
+        left = self.free_blocks - blocks_of(entry.target, self.block_size) + held
+        return left >= (spare if self.free_blocks < self.blocks else 0)
 
     def known_tokens(self, request: Request) -> int:
         """Tokens of a prompt that the cache holds already."""

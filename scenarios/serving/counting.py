@@ -60,6 +60,7 @@ class CountingScheduler(Scheduler):
             or type(self.kv.cache) is not PagedCache
             or self.drafts is not None
             or limits.by_priority
+            or limits.prefill_first
             or (limits.swap and self.preemptions)
         ):
             return None

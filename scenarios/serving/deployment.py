@@ -21,6 +21,7 @@ def limits_of(scenario: Scenario) -> Limits:
         by_priority=engine.scheduling_policy == "priority",
         swap=engine.preemption == "swap",
         reserves_all=engine.scheduler_reserve_full_isl is not False,
+        prefill_first=bool(engine.prefill_first),
     )
 
 

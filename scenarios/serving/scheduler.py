@@ -6,6 +6,9 @@ A chunk takes all tokens that are left, so that at most one prefill is ever cut,
 A request that finds no block for its next token makes the last one to have come (by priority: the one with the largest
 number) lose its own.
 
+With `prefill_first`, as vLLM-Ascend's own scheduler and MindIE do it, prompts are never cut: waiting ones are let in
+whole, as many as a step's tokens hold and one at least, in a step of their own, and what decodes stands still in it.
+
 Times are not known here. The simulator and the device engine drive the same object: `plan`, run the step, `commit`.
 Between two events nothing changes, so a driver may run a step of decodes `steady()` times and commit them at once.
 """
@@ -29,13 +32,15 @@ class Limits:
     """What the engine allows. by_priority: waiting requests by their priority, not as they came. swap: a request that
     loses its blocks is copied to the host, not computed again. reserves_all: a request is let in where there are blocks
     for all that must be computed; otherwise for its first chunk, and then a full cache makes the prefills of the last
-    to have come start again and again."""
+    to have come start again and again. prefill_first: steps are of whole prompts or of decoding requests, and waiting
+    prompts go first."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
     by_priority: bool = False
     swap: bool = False
     reserves_all: bool = True
+    prefill_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,11 @@ class Scheduler:
         return len(self._urgent) if self.limits.by_priority else len(self._waiting)
 
     @property
+    def decoding(self) -> int:
+        """Requests that decode, whether or not the step just planned lets them."""
+        return self._decoding
+
+    @property
     def may_admit(self) -> bool:
         """Whether a request that comes now could be in the next step, as far as slots and queue say."""
         return not self.waiting and len(self.running) < self.limits.max_num_seqs
@@ -130,18 +140,30 @@ class Scheduler:
         """The next step; KV blocks for it are given out. Empty where nothing can run."""
         before = self.preemptions
         self._swapped = 0
+        if self.limits.prefill_first and (step := self._prefills()).chunks:
+            return step
         if self._size and self._due[self._clock % self._size]:
             self._grow(self._clock)
         step = Step(self._decoding, self._context())
         budget = self.limits.max_num_batched_tokens - step.decoding * self._query
         if self._cut is not None:
             budget -= self._go_on(self._cut, budget, step)
-        self.blocked = ""
-        if self.waiting:
-            self.blocked = self._admit(budget, step) if self.preemptions == before else "kv"
+        if not self.limits.prefill_first:
+            self.blocked = ""
+            if self.waiting:
+                self.blocked = self._admit(budget, step) if self.preemptions == before else "kv"
         self._settled = self.preemptions == before  # else the next plan may let one in
         if self.preemptions != before:
             step.decoding, step.context_tokens = self._decoding, self._context()
+        step.swapped_tokens = self._swapped
+        return step
+
+    def _prefills(self) -> Step:
+        """A step of whole prompts, what decodes standing still; one without chunks where no prompt is let in."""
+        step, self.blocked, self._settled = Step(0, 0), "", True
+        if self.waiting:
+            self.blocked = self._admit(self.limits.max_num_batched_tokens, step)
+        step.decoding = step.context_tokens = 0  # what was copied back from the host decodes from the next step on
         step.swapped_tokens = self._swapped
         return step
 
@@ -221,7 +243,13 @@ class Scheduler:
             if len(self.running) >= self.limits.max_num_seqs:
                 return "slots"
             entry = self._head()
-            taken = self.kv.let_in(entry, budget, self.limits.reserves_all)
+            if self.limits.prefill_first:
+                left = 0 if entry.swapped else self.kv.uncomputed(entry)
+                if left > budget and step.chunks:
+                    return "prefill"
+                taken = self.kv.let_in(entry, max(budget, left), whole=True, spare=True)
+            else:
+                taken = self.kv.let_in(entry, budget, self.limits.reserves_all)
             if taken is None:
                 return "kv"
             self._pop_head()

@@ -16,21 +16,25 @@ from scenarios.loader import Loaded, load_text
 from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from sim.accuracy.rows.serving import ServingRow
-from sim.engines.profile import EngineProfile, engine_of, load_engine, shipped_engine_of
+from sim.engines.profile import MAX_MODEL_LEN, EngineProfile, engine_of, load_engine, shipped_engine_of
 from sim.predict.memory import DoesNotFit
-from sim.predict.scenario_result import case_of
+from sim.predict.scenario_result import case_of, looked_up
 from sim.predict.steps import Case
 from sim.serving.expected import Bench, BenchLoad, Expected
 from sim.serving.result import prefill_case
 
 #: Requests that a closed load is served with where its row does not say: so many for each client, and at least so many.
 WAVES = 4
+#: max_num_batched_tokens of an API server on a device of less than 70 GiB (vLLM, EngineArgs.get_batch_defaults).
+MIN_BATCHED_TOKENS = 2048
 MIN_REQUESTS = 8
 #: Settings of a scheduler that engines have defaults of.
 _SCHEDULED = (
     "engine.max_num_batched_tokens",
+    "engine.max_num_seqs",
     "optimizations.kv.prefix_sharing",
     "engine.scheduler_reserve_full_isl",
+    "engine.prefill_first",
 )
 
 
@@ -103,6 +107,12 @@ def _with_defaults(loaded: Loaded, base: str, row: ServingRow, engine: EnginePro
     if graph == "aclgraph" and unstated and "engine.cudagraph_mode" not in said:
         sets += [("engine.cudagraph_mode", values.get("cudagraph_mode", ""))]
         sets += [("protocol.synchronize", values.get("synchronize", ""))]
+    model = looked_up(loaded).model
+    if "prefill_first" in values:
+        values["prefill_first"] = str(engine.profile.is_on("prefill_first", model.latent is not None)).lower()
+    if values.get("max_num_batched_tokens") == MAX_MODEL_LEN:  # and never fewer than vLLM's own default
+        longest = int(said.get("engine.max_model_len", model.max_position))
+        values["max_num_batched_tokens"] = str(max(longest, MIN_BATCHED_TOKENS))
     sets += [(key, values.get(key.rpartition(".")[2], "")) for key in _SCHEDULED]
     pairs: list[str] = []
     for key, value in sets:

@@ -108,9 +108,13 @@ DefaultName = Literal[
     "cudagraph_mode",
     "synchronize",
     "max_num_batched_tokens",
+    "max_num_seqs",
     "prefix_sharing",
     "scheduler_reserve_full_isl",
+    "prefill_first",
 ]
+#: Values of defaults that depend on the model.
+WITHOUT_MLA, MAX_MODEL_LEN = "without_mla", "max_model_len"
 
 
 class Default(ProfilePart):
@@ -151,6 +155,11 @@ class EngineFile(ProfilePart):
     def numbers(self) -> dict[str, Number]:
         """Every number under its dotted name: {"step.schedule_us": Number(...), ...}."""
         return {f"{s}.{f.name}": getattr(getattr(self, s), f.name) for s, cls in SECTIONS.items() for f in fields(cls)}
+
+    def is_on(self, name: DefaultName, has_latent: bool) -> bool:
+        """Whether a switch is on where a deployment of a model with or without latent attention does not say."""
+        default = self.defaults.get(name)
+        return default is not None and default.value in ("true", *(() if has_latent else (WITHOUT_MLA,)))
 
     def worst_source(self) -> Source:
         """The smallest trustworthy tag of the numbers."""

@@ -131,16 +131,21 @@ def looked_up(loaded: Loaded) -> Case:
         problems += error.messages
     if problems or model is None or hardware is None or engine is None:
         raise ScenarioError(problems)
-    return Case(_admitting(with_stored_weights(loaded, model).scenario, engine), model, hardware)
+    return Case(_admitting(with_stored_weights(loaded, model).scenario, engine, model), model, hardware)
 
 
-def _admitting(scenario: Scenario, engine: EngineProfile) -> Scenario:
-    """`scenario` with the engine's rule for letting requests in, where its traffic leaves that open."""
-    default = engine.profile.defaults.get("scheduler_reserve_full_isl")
-    if scenario.workload.traffic is None or scenario.engine.scheduler_reserve_full_isl is not None or default is None:
+def _admitting(scenario: Scenario, engine: EngineProfile, model: Model) -> Scenario:
+    """`scenario` with the engine's rules for letting requests in, where its traffic leaves them open."""
+    if scenario.workload.traffic is None:
         return scenario
-    update = {"scheduler_reserve_full_isl": default.value == "true"}
-    return scenario.model_copy(update={"engine": scenario.engine.model_copy(update=update)})
+    rules: dict[str, Any] = {
+        name: engine.profile.is_on(name, has_latent=model.latent is not None)
+        for name in ("scheduler_reserve_full_isl", "prefill_first")
+        if getattr(scenario.engine, name) is None and name in engine.profile.defaults
+    }
+    if scenario.engine.disaggregated_prefill is not None:
+        rules.pop("prefill_first", None)  # no instance has both prompts and decodes
+    return scenario.model_copy(update={"engine": scenario.engine.model_copy(update=rules)}) if rules else scenario
 
 
 def case_of(loaded: Loaded) -> Case:

@@ -172,6 +172,7 @@ class Bench:
             tokens_per_step=yielded_tokens(scenario.engine)[0],
             first_wave=min(1.0, load.clients / load.requests) if load.requests else 0.0,
             regular=load.arrival == "constant",
+            prefill_first=bool(scenario.engine.prefill_first),
         )
 
     def _tokens_per_s(self, state: Steady) -> float:
@@ -236,7 +237,7 @@ class _Steps:
 
     def _mixed(self, running: int, prompts: float) -> int:
         demand = self._demand
-        chunk = min(demand.input_tokens, demand.budget_tokens)
+        chunk = demand.chunk_tokens
         before = self._cached + (demand.input_tokens - chunk) // 2  # mean start of a chunk
         pairs = round(prompts * chunk * (before + (chunk + 1) / 2))
         return self.prices.mixed(running, running * self._context, round(prompts * chunk), pairs)

@@ -176,6 +176,8 @@ class Loop:
         length = max(device, hidden) + visible
         reason = REASON_NUMBERS[self.scheduler.blocked]
         self.log.add((self.now, decoding, 1, length, 0, len(step.chunks), alone, device, reason))
+        if step.chunks and not decoding and self.scheduler.decoding:
+            self.log.stall(self.scheduler.decoding)
         self._commit(step, 1, length, length)
         for entry in step.ready:
             if entry.first < 0:

@@ -50,6 +50,7 @@ def measured_outcome(run: ServedRun) -> ServingOutcome:
             alone_ns=np.where(chunks > 0, np.minimum(device, _alone(decoding, device, chunks)), device),
             device_ns=device,
             blocked=_ints(REASONS.index(s.blocked) for s in steps),
+            stalled=_ints(s.stalled for s in steps),
         ),
     )
 

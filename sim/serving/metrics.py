@@ -96,7 +96,9 @@ def metrics_of(outcome: ServingOutcome, engine: EngineCosts, slo: Slo | None = N
         gap_prefill_ms=prefill,
         gap_engine_ms=added,
         faster_device_gain=gain,
-        mean_running=float((steps.total_ns * (steps.decoding + steps.chunks)).sum()) / busy if busy else 0.0,
+        mean_running=float((steps.total_ns * (steps.decoding + steps.stalled + steps.chunks)).sum()) / busy
+        if busy
+        else 0.0,
         hidden_us=_hidden_us(outcome, engine),
     )
 
@@ -137,9 +139,8 @@ def weighted_percentiles(values: Floats, weights: Ints, percents: tuple[float, .
 
 def _itl(outcome: ServingOutcome) -> Spread:
     """Every step is a gap of each request that decodes in it; what a preemption adds comes on top of one."""
-    lengths, decoding = outcome.steps.each_ns()
-    kept = decoding > 0
-    values, weights = lengths[kept] / 1e6, decoding[kept]
+    values, weights = outcome.steps.gaps_ns()
+    values = values / 1e6
     if not len(values):
         return Spread(0.0, 0.0, 0.0, 0.0)
     mean = float((values * weights).sum() / weights.sum())
@@ -165,9 +166,13 @@ def _gap(outcome: ServingOutcome, engine: EngineCosts) -> tuple[float, float, fl
     def per_gap(ns: Floats) -> float:
         return float((weights * ns).sum()) / total / 1e6 / outcome.tokens_per_step
 
-    gap = per_gap(mean)
-    gain = 1 - per_gap(faster) / gap if gap else 0.0
-    return per_gap(alone), per_gap(device - alone), per_gap(mean - device), gain
+    # Steps of prompts in which those that decode stand still are part of their gaps.
+    stalls = [
+        float((steps.stalled * ns).sum()) / total / 1e6 / outcome.tokens_per_step for ns in (device, mean - device)
+    ]
+    gap = per_gap(mean) + sum(stalls)
+    gain = 1 - (per_gap(faster) + sum(stalls)) / gap if gap else 0.0
+    return per_gap(alone), per_gap(device - alone) + stalls[0], per_gap(mean - device) + stalls[1], gain
 
 
 def _hidden_us(outcome: ServingOutcome, engine: EngineCosts) -> float:

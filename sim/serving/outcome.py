@@ -33,15 +33,23 @@ class Log:
 
     def __init__(self) -> None:
         self.cells = bytearray()
+        self._stalls: list[tuple[int, int]] = []  # (run, requests that stand still in it)
 
     def add(self, run: tuple[int, ...]) -> None:
         self.cells += self.pack(*run)
+
+    def stall(self, requests: int) -> None:
+        """In the step that was logged last, so many requests that decode stand still."""
+        self._stalls.append((len(self.cells) // (8 * self.COLUMNS) - 1, requests))
 
     def steps(self) -> Steps:
         """As columns."""
         start, decoding, steps, first, more, chunks, alone, device, blocked = (
             np.frombuffer(self.cells, np.float64).reshape(-1, self.COLUMNS).T
         )
+        stalled = np.zeros(len(start), np.int64)
+        for run, requests in self._stalls:
+            stalled[run] = requests
         return Steps(
             start / TICKS_PER_NS,
             decoding.astype(np.int64),
@@ -52,12 +60,14 @@ class Log:
             alone_ns=alone / TICKS_PER_NS,
             device_ns=device / TICKS_PER_NS,
             blocked=blocked.astype(np.int64),
+            stalled=stalled,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The log as columns, ns (floats, below a nanosecond exact): one row a run of equal steps."""
+    """The log as columns, ns (floats, below a nanosecond exact): one row a run of equal steps. stalled: requests that
+    decode but stand still while prompts go first."""
 
     start_ns: Floats
     decoding: Ints
@@ -68,6 +78,7 @@ class Steps:
     alone_ns: Floats
     device_ns: Floats
     blocked: Ints
+    stalled: Ints
 
     @property
     def total_ns(self) -> Floats:
@@ -84,6 +95,28 @@ class Steps:
         number = np.arange(int(self.steps.sum())) - np.repeat(np.cumsum(self.steps) - self.steps, self.steps)
         lengths = np.repeat(self.first_ns, self.steps) + number * np.repeat(self.more_ns, self.steps)
         return lengths, np.repeat(self.decoding, self.steps)
+
+    def gaps_ns(self) -> tuple[Floats, Ints]:
+        """(from token to token, how many requests) of every step in which some decode: its length, and for those that
+        stood still before it, that of the steps with prompts in between."""
+        lengths, decoding = self.each_ns()
+        kept = decoding > 0
+        values, weights = lengths[kept], decoding[kept]
+        if not self.stalled.any():
+            return values, weights
+        before = np.cumsum(np.where(self.decoding > 0, self.steps, 0))  # decode steps up to each run's end
+        waits: dict[int, list[tuple[float, int]]] = {}  # by decode step: how long who waited, the last to come first
+        for run in np.flatnonzero(self.stalled):
+            group = waits.setdefault(int(before[run]), [])
+            known, ns = sum(count for _, count in group), float(self.first_ns[run])
+            group[:] = [(wait + ns, count) for wait, count in group]
+            group.append((ns, int(self.stalled[run]) - known))
+        added = [(step, wait, count) for step, group in waits.items() for wait, count in group if step < len(values)]
+        at = np.array([step for step, _, _ in added], np.int64)
+        late = np.array([count for _, _, count in added], np.int64)
+        np.subtract.at(weights, at, late)
+        longer = values[at] + np.array([wait for _, wait, _ in added])
+        return np.concatenate((values, longer)), np.concatenate((weights, late))
 
 
 @dataclass(frozen=True, slots=True)

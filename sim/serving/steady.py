@@ -31,7 +31,8 @@ class Demand:
     """What one replica is asked to do. rate: requests a nanosecond (open); clients: requests in flight (closed), or all
     at once (burst). slots: requests that may run together. budget_tokens: tokens of one step. first_wave: share of
     closed requests that are sent at once, at the start. tokens_per_step: what a decode step yields of a request; all
-    answers here are by step. regular: an open load's requests come at equal distances."""
+    answers here are by step. regular: an open load's requests come at equal distances. prefill_first: what decodes
+    stands still while prompts, never cut, are prefilled."""
 
     arrival: Literal["open", "closed", "burst"]
     rate: float
@@ -43,11 +44,17 @@ class Demand:
     first_wave: float = 0.0
     tokens_per_step: float = 1.0
     regular: bool = False
+    prefill_first: bool = False
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Prompt tokens that one step takes of one request."""
+        return self.input_tokens if self.prefill_first else min(self.input_tokens, self.budget_tokens)
 
     @property
     def chunks(self) -> int:
         """Steps that the prefill of one prompt takes."""
-        return ceil(self.input_tokens / self.budget_tokens)
+        return ceil(self.input_tokens / self.chunk_tokens)
 
     @property
     def gaps(self) -> float:
@@ -103,14 +110,16 @@ class _State:
         return self._period(self.device.decode(max(1.0, running)), running, 0.0)
 
     def mixed(self, running: float, prompts: float) -> float:
-        """Period of a step that also prefills `prompts` chunks."""
+        """Period of a step that also prefills `prompts` chunks, or with `prefill_first` does nothing else."""
+        if self.demand.prefill_first:
+            running = 0.0
         return self._period(self.device.mixed(running, prompts), running + prompts, prompts)
 
     def _period(self, device_ns: float, running: float, chunks: float) -> float:
         engine = self.engine
         host = engine.per_step_ns + engine.per_request_ns * running + engine.per_chunk_ns * chunks
         hidden = engine.hidden_share * host
-        prompt_tokens = chunks * min(self.demand.input_tokens, self.demand.budget_tokens)
+        prompt_tokens = chunks * self.demand.chunk_tokens
         issue = engine.issue_ns(running - chunks, chunks, prompt_tokens)
         return max(engine.device_scale * device_ns, hidden + issue) + host - hidden
 
@@ -132,7 +141,8 @@ class _State:
         share = chunks / prompts * mixed
         if not share < 1:
             return mixed
-        return 1 / ((1 - share) / self.decode(running) + chunks / prompts)
+        yielding = 0.0 if self.demand.prefill_first else chunks / prompts
+        return 1 / ((1 - share) / self.decode(running) + yielding)
 
     def open(self, rate: float) -> Steady:
         """Requests that come at `rate`, whatever becomes of them."""
@@ -151,7 +161,8 @@ class _State:
         """All slots taken: a finished request makes room for the next."""
         slots, gaps = self.demand.slots, self.demand.gaps
         decode, mixed = self.decode(slots), self.mixed(slots, 1.0)
-        most = slots / decode / (gaps + slots * self.demand.chunks * (mixed / decode - 1))
+        yielding = 0 if self.demand.prefill_first else 1
+        most = slots / decode / (gaps + slots * self.demand.chunks * (mixed / decode - yielding))
         return self._at(slots, min(rate, most) if rate else most, saturated=True)
 
     def closed(self) -> Steady:
@@ -176,7 +187,7 @@ class _State:
     def burst(self) -> Steady:
         """All at once: prefills first, budget by budget; who is first waits for the prefills of the others."""
         demand, clients = self.demand, min(self.demand.clients, self.demand.slots)
-        per_step = max(1.0, demand.budget_tokens // demand.input_tokens) if demand.chunks == 1 else 1.0
+        per_step = float(max(1, demand.budget_tokens // demand.input_tokens)) if demand.chunks == 1 else 1.0
         steps = max(1.0, clients / per_step) * demand.chunks
         step = self.mixed(clients / 2 if steps > 1 else 0.0, min(per_step, clients))
         prefills, decode = steps * step, self.decode(clients)

@@ -270,6 +270,7 @@ def _without(case: Case, version: Version) -> list[str]:
         ("overlap.comm_chunks", optimizations.overlap.comm_chunks > 1),
         ("engine.preemption: swap", engine.preemption == "swap"),
         ("engine.kv_pool", engine.kv_pool is not None),
+        ("engine.prefill_first", engine.prefill_first is True),
     )
     notes += [f"{version} has no flag here for {name}, which the prediction has" for name, on in missing if on]
     return notes

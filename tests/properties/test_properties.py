@@ -191,6 +191,7 @@ VALUES: dict[str, list[Any]] = {
     "engine.profile": ["healthy"],
     "engine.async_scheduling": [True],
     "engine.scheduler_reserve_full_isl": [False],
+    "engine.prefill_first": [True],
     "engine.speculative_config": [{"method": "ngram", "num_speculative_tokens": 2, "acceptance": 0.5}],
     "engine.finegrained_tp_config": [
         {f"{name}_tensor_parallel_size": 2} for name in ("lmhead", "oproj", "embedding", "mlp")
@@ -202,7 +203,10 @@ VALUES: dict[str, list[Any]] = {
 #: For people, not for the prediction.
 WITHOUT_EFFECT = {"description"}
 #: Moves the serving block or the TPOT in an engine, not the step: tests/sim/serving, tests/sim/predict/test_in_engine.
-SERVED = {"workload.traffic", "engine.profile", "engine.async_scheduling", "engine.scheduler_reserve_full_isl"}
+SERVED = {
+    "workload.traffic", "engine.profile", "engine.async_scheduling", "engine.scheduler_reserve_full_isl",
+    "engine.prefill_first",
+}  # fmt: skip
 #: Lets a scenario be that would be refused, and moves no other: tests/scenarios/test_build.py.
 PERMISSIONS = {"engine.allow_long_max_model_len"}
 #: A value that says what is so anyway, on the base that it is tried on.

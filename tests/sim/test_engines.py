@@ -52,6 +52,7 @@ def test_the_shipped_profiles() -> None:
         "starved",
         "typical",
         "unknown",
+        "vllm_ascend_0_10",
         "vllm_ascend_0_11",
         "vllm_ascend_0_18",
         "vllm_ascend_0_19",
@@ -229,6 +230,10 @@ def test_a_profile_says_what_a_deployment_runs_with_where_it_does_not_say() -> N
     assert defaults["vllm_ascend_0_19"] == {**defaults["vllm_ascend_0_18"], "scheduler_reserve_full_isl": "true"}
     assert defaults["vllm_ascend_0_20"] == {**defaults["vllm_ascend_0_19"], "synchronize": "step"}
     assert defaults["vllm_ascend_0_23"] == {**defaults["vllm_ascend_0_20"], "cudagraph_mode": "FULL_AND_PIECEWISE"}
+    assert defaults["vllm_ascend_0_10"] == {
+        **defaults["vllm_ascend_0_11"], "prefill_first": "without_mla", "max_num_batched_tokens": "max_model_len"
+    }  # fmt: skip
+    assert defaults["mindie_2_2"] == {"prefill_first": "true", "max_num_batched_tokens": 8192, "max_num_seqs": 200}
     assert defaults["unknown"] == {}
     text = engine_text(load_engine("vllm_ascend_0_23"))
     assert "cudagraph_mode: {value: FULL_AND_PIECEWISE, source: spec" in text

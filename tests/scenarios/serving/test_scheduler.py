@@ -40,6 +40,34 @@ def test_a_long_prompt_is_cut_and_decodes_go_first() -> None:
     ]
 
 
+def test_prompts_that_go_first_are_never_cut() -> None:
+    requests = [Request(0, 0, 3, 3), Request(1, 0, 4, 2), Request(2, 0, 12, 2)]
+    queue = scheduler(requests, Limits(4, 8, prefill_first=True), PagedCache(10, 16))
+    assert list(steps(queue, 5)) == [
+        (0, 0, [(0, 0, 3), (1, 0, 4)]),  # 8 tokens a step: the third prompt is not cut to one token
+        (0, 0, [(2, 0, 12)]),  # longer than the budget, so in a step of its own; the first two stand still
+        (3, 3 + 4 + 12, []),
+        (1, 4, []),
+        (0, 0, []),
+    ]
+    assert queue.kv.free_blocks == 10
+
+
+def test_prompts_that_go_first_leave_blocks_to_those_that_decode() -> None:
+    """A hundred blocks of 16, of which one stays free of prompts (vLLM-Ascend's watermark, a hundredth), and none where
+    nobody decodes."""
+    alone = scheduler([Request(0, 0, 1600, 1)], Limits(4, 4000, prefill_first=True), PagedCache(100, 16))
+    assert list(steps(alone, 1)) == [(0, 0, [(0, 0, 1600)])]
+    requests = [Request(0, 0, 800, 2), Request(1, 0, 784, 2), Request(2, 0, 16, 2)]
+    queue = scheduler(requests, Limits(4, 4000, prefill_first=True), PagedCache(100, 16))
+    assert list(steps(queue, 3)) == [
+        (0, 0, [(0, 0, 800), (1, 0, 784)]),  # 50 and 49 blocks; the last one waits
+        (1, 800, []),  # it has taken the last block, and the second request lost its own
+        (0, 0, [(1, 0, 785), (2, 0, 16)]),
+    ]
+    assert queue.preemptions == 1
+
+
 def test_slots_are_given_in_the_order_of_arrival() -> None:
     queue = scheduler([Request(n, 0, 2, 2) for n in range(3)], Limits(2, 100), PagedCache(10, 16))
     assert list(steps(queue, 4)) == [

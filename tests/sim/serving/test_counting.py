@@ -56,7 +56,7 @@ def loads(draw: st.DrawFn) -> Load:
 
 @st.composite
 def limits(draw: st.DrawFn) -> Limits:
-    flags = {name: draw(st.booleans()) for name in ("swap", "reserves_all")}
+    flags = {name: draw(st.booleans()) for name in ("swap", "reserves_all", "prefill_first")}
     by_priority = draw(st.integers(0, 5)) == 0
     return Limits(draw(st.sampled_from((1, 4, 12))), draw(st.sampled_from((40, 64, 512))), by_priority, **flags)
 

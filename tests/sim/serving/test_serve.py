@@ -189,3 +189,14 @@ def test_the_engine_says_what_a_request_is_let_in_for(profile: str, reserves: bo
     assert case_of(load_scenario(NAME, (*sets, f"{key}=true"))).scenario.engine.scheduler_reserve_full_isl is True
     steps = case_of(load_scenario("qwen3_0_6b_decode", (f"engine.profile={profile}",)))
     assert steps.scenario.engine.scheduler_reserve_full_isl is None  # no traffic, no one is let in
+
+
+@pytest.mark.parametrize(("profile", "model", "first"), [
+    ("mindie_2_2", "qwen3-14b", True), ("vllm_ascend_0_10", "qwen3-14b", True),
+    ("vllm_ascend_0_10", "deepseek-v2-lite", False), ("vllm_ascend_0_11", "qwen3-14b", None),
+])  # fmt: skip
+def test_the_engine_says_whether_prompts_go_first(profile: str, model: str, first: bool | None) -> None:
+    """vLLM-Ascend 0.9.1 made it so for models without latent attention alone."""
+    sets = (*QUICK, f"engine.profile={profile}", f"model={model}")
+    assert case_of(load_scenario(NAME, sets)).scenario.engine.prefill_first is first
+    assert case_of(load_scenario(NAME, (*sets, "engine.prefill_first=false"))).scenario.engine.prefill_first is False

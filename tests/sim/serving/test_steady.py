@@ -103,3 +103,21 @@ def test_the_loop_admits_a_follower_as_late_as_the_first() -> None:
     outcome = serve(Load(requests, 1), Limits(16, 8192), cache, prices, EngineCosts(admission_ns=30_000_000))
     assert (outcome.first_ns - outcome.arrived_ns).tolist() == [80_000_000] * 3
     assert outcome.arrived_ns.tolist() == [0, 180_000_000, 360_000_000]
+
+
+@pytest.mark.parametrize("rate", [1.0, 4.0, 9.0])
+def test_decodes_stand_still_while_prompts_go_first(rate: float) -> None:
+    """A second holds `rate` steps of 60 ms in which nothing decodes: TPOT = 20 / (1 - 0.06 x rate) ms, served too."""
+    alone = Device(decode=lambda running: 20 * MS, mixed=lambda running, prompts: 60 * MS)
+    demand = replace(OPEN, rate=rate / SECOND, prefill_first=True)
+    tpot_ms = 20 / (1 - 0.06 * rate)
+    assert steady(demand, alone, BARE).tpot_ns == pytest.approx(tpot_ms * MS)
+    requests = tuple(Request(n, round(n * SECOND / rate), 512, 101) for n in range(400))
+    limits = Limits(256, 8192, prefill_first=True)
+    served = serve(Load(requests), limits, PagedCache(100_000, 128), FixedPrices(20_000_000, 60_000_000), BARE)
+    settled = slice(100, 300)
+    tpot = (served.last_ns - served.first_ns)[settled] / 100
+    assert tpot.mean() == pytest.approx(tpot_ms * MS, rel=0.02)
+    values, weights = served.steps.gaps_ns()
+    assert (values * weights).sum() == pytest.approx((served.last_ns - served.first_ns).sum())
+    assert weights.sum() == 100 * 400
