@@ -21,7 +21,8 @@ def print_plan(console: Console, result: dict[str, Any]) -> None:
     """The plan, the choice first."""
     shown, width = plain(result), console.width
     limits = ", ".join(f"{key} {value:g}" for key, value in shown["slo"].items() if value is not None) or "none"
-    title = f"{shown['scenario']}: {shown['model']} on {shown['cards']} cards of {shown['hardware']}, SLO {limits}"
+    cards = f"{shown['cards']} card{'' if shown['cards'] == 1 else 's'}"
+    title = f"{shown['scenario']}: {shown['model']} on {cards} of {shown['hardware']}, SLO {limits}"
     console.print(Text(title, style="bold"))
     counts = ", ".join(f"{count:,} {reason}" for reason, count in shown["skipped"].items())
     console.print(
@@ -31,7 +32,8 @@ def print_plan(console: Console, result: dict[str, Any]) -> None:
         console.print(Text("\nNo choice can run.", style="red"))
     else:
         _best(console, shown, width)
-    console.print(_lines("Refused", shown["limits"]["refused"][:REFUSALS]))
+    if refused := shown["limits"]["refused"]:
+        console.print(_lines("Refused", refused[:REFUSALS]))
     unsearched = shown["not_searched"]
     more = f" and {len(unsearched) - UNSEARCHED} more" if len(unsearched) > UNSEARCHED else ""
     console.print(_lines("Not searched, as the scenario has them", [", ".join(unsearched[:UNSEARCHED]) + more]))

@@ -36,6 +36,11 @@ class Slo:
     def met(self, ttft_ms: float, tpot_ms: float) -> bool:
         return ttft_ms <= (self.ttft_ms or ttft_ms) and tpot_ms <= (self.tpot_ms or tpot_ms)
 
+    def nearness(self, ttft_ms: float, tpot_ms: float) -> float:
+        """The smallest share limit / latency, below 1 where the limits are missed; without limits 1."""
+        pairs = ((self.ttft_ms, ttft_ms), (self.tpot_ms, tpot_ms))
+        return min((limit / value for limit, value in pairs if limit is not None), default=1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -129,15 +134,14 @@ class Evaluator:
                 ns += drafted.count * step_ns(Case(drafted.scenario, drafted.model, case.hardware), drafted.batch)
             self.steps += 1
             memory = memory_of(case.scenario, case.model, case.hardware)
-            self._points[key] = Point(choice, batch, case, memory, ns / 1e6 / yielded, self._prompt_ms(choice))
+            self._points[key] = Point(choice, batch, case, memory, ns / 1e6 / yielded, self._prompt_ms(choice, case))
         return self._points[key]
 
-    def _prompt_ms(self, choice: Choice) -> float:
-        """Prefill of one prompt, its chunks one after the other."""
+    def _prompt_ms(self, choice: Choice, case: Case) -> float:
+        """Prefill of one prompt by `case` of the choice, its chunks one after the other."""
         if choice not in self._prefill_ms:
-            case = self._models.case(choice, 1)
-            assert isinstance(case, Case)
-            chunks = prefill_batches(case.scenario)
+            one = case.scenario.workload.model_copy(update={"batch": 1})
+            chunks = prefill_batches(case.scenario.model_copy(update={"workload": one}))
             self.steps += len(set(chunks))
             self._prefill_ms[choice] = sum(step_ns(case, chunk) for chunk in chunks) / 1e6
         return self._prefill_ms[choice]

@@ -27,6 +27,8 @@ from sim.sweep.swings import Swing, swings
 
 #: Settings that say how many cards a replica takes, or how many replicas there are.
 DEGREES = {"engine.tensor_parallel_size", "engine.pipeline_parallel_size", "engine.data_parallel_size"}
+#: Cards of the largest deployment that is asked for.
+MAX_CARDS = 1024
 #: Choices that the event simulation decides between, and those of them that are served.
 FINALISTS, SERVED = 6, 2
 #: Splits into prefill and decode instances that are served.
@@ -79,7 +81,7 @@ def plan(case: Case, whole: Any, cards: int, slo: Slo, fixed: Fixed, say: Say = 
         raise ScenarioError([_indivisible(case.scenario, whole, cards, fixed)])
     feasible = _feasible(every, evaluator, result)
     say(f"{result.considered:,} configurations, {sum(len(b) for b in feasible.values()):,} fit")
-    points = _ranked(feasible, evaluator, slo, result, say)
+    points = _ranked(feasible, evaluator, slo, result, say) or _nearest_to_slo(feasible, evaluator)
     points = _refined(points, evaluator, result, say)
     result.pareto = _pareto(points)
     result.split = _apart(best_splits(points, cards, slo, SPLITS), result, say)
@@ -119,12 +121,24 @@ def _feasible(every: list[Choice], evaluator: Evaluator, result: Plan) -> dict[C
                 break
             fits.setdefault(choice, []).append(batch)
     told: set[tuple[int, int, bool, str]] = set()
+    elsewhere = "" if fits else _on_more_cards(evaluator, result)
     for choice, _, why in refused:
         key = choice.tensor_parallel, choice.pipeline_parallel, choice.expert_parallel, choice.weights
         if key not in told:
             told.add(key)
-            result.refusals.append(f"{choice.name}: {why}{_nearest(choice, fits)}")
+            result.refusals.append(f"{choice.name}: {why}{_nearest(choice, fits) or elsewhere}")
     return fits
+
+
+def _on_more_cards(evaluator: Evaluator, result: Plan) -> str:
+    """The first layout that fits on twice as many cards, four times, and so on; nothing where none does."""
+    cards, fixed = 2 * result.cards, Fixed(frozenset(result.fixed))
+    while cards <= MAX_CARDS:
+        for choice in choices(result.case.scenario, evaluator.whole, cards, fixed):
+            if not evaluator.refusal(choice, result.batches[0])[0]:
+                return f"; nearest that fits: {choice.name} on {cards} cards"
+        cards *= 2
+    return ""
 
 
 def _nearest(choice: Choice, fits: dict[Choice, list[int]]) -> str:
@@ -163,8 +177,17 @@ def _ranked(feasible: dict[Choice, list[int]], evaluator: Evaluator, slo: Slo, r
     return points
 
 
+def _nearest_to_slo(feasible: dict[Choice, list[int]], evaluator: Evaluator) -> list[Point]:
+    """Where the bound of every choice breaks the SLO: the one that breaks it by the least, with its fewest requests."""
+    bounds = {choice: evaluator.bound(choice, fitting[0])[0] for choice, fitting in feasible.items()}
+    nearest = min(bounds, key=lambda choice: bounds[choice], default=None)
+    return [evaluator.point(nearest, feasible[nearest][0])] if nearest else []
+
+
 def _score(point: Point, slo: Slo) -> tuple[bool, float]:
-    return slo.met(point.ttft_ms, point.tpot_ms), point.tokens_per_card
+    """What makes a point better: tokens/s a card where it meets the SLO, else how near it is."""
+    near = slo.nearness(point.ttft_ms, point.tpot_ms)
+    return (True, point.tokens_per_card) if near >= 1 else (False, near)
 
 
 def _best_of_choices(points: list[Point], slo: Slo) -> list[Point]:

@@ -59,10 +59,16 @@ def plan_result(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def settings_of(point: Point) -> list[str]:
-    """The `--set` pairs of a point."""
+    """The `--set` pairs that lead from the plan's scenario to that of a point: all that `scenario_of` sets of it."""
     scenario = point.case.scenario
     engine, optimizations = scenario.engine, scenario.optimizations
     pairs: dict[str, object] = {
+        "engine.stack": engine.stack,
+        "engine.cudagraph_capture_sizes": None,
+        "engine.sequence_parallel": engine.sequence_parallel,
+        "engine.hccl_op_expansion_mode": engine.hccl_op_expansion_mode,
+        "workload.phase": scenario.workload.phase,
+        "workload.context_tokens": None,
         "engine.tensor_parallel_size": engine.tensor_parallel_size,
         "engine.pipeline_parallel_size": engine.pipeline_parallel_size,
         "engine.data_parallel_size": engine.data_parallel_size,

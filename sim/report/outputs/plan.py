@@ -44,7 +44,7 @@ def plan_outputs(
         raise ScenarioError(["plan: needs the profile of an accelerator; set hardware to one (whatif list hardware)"])
     result = plan_result(plan(case, case.model, cards, limits, fixed, say), printable(loaded.name, 200))
     if out is not None:
-        write_text(out, scenario_yaml(loaded, result))
+        write_text(out, scenario_yaml(loaded, sets, result))
     write_json(json_file, result)
     return result
 
@@ -74,15 +74,16 @@ def _unsplit(loaded: Loaded, fixed: Fixed) -> Loaded:
     return replace(loaded, scenario=loaded.scenario.model_copy(update={"engine": engine}))
 
 
-def scenario_yaml(loaded: Loaded, result: dict[str, Any]) -> str:
-    """A scenario file of the best choice, which extends nothing."""
+def scenario_yaml(loaded: Loaded, sets: Sequence[str], result: dict[str, Any]) -> str:
+    """A scenario file of the best choice, which extends nothing: that of the plan with `sets`, and the choice's own."""
     best = result["best"]
     if best is None:
         raise ScenarioError(["--out: no choice can run, so there is no scenario to write"])
     import yaml
 
-    sets = best["settings"]
-    tree = load_scenario(str(loaded.path), sets).scenario.model_dump(mode="json", exclude_defaults=True)
+    tree = load_scenario(str(loaded.path), [*sets, *best["settings"]]).scenario.model_dump(
+        mode="json", exclude_defaults=True
+    )
     what = f"{best['name']}, {best['batch']} requests"
     tree["description"] = f"{result['scenario']} on {result['cards']} cards, planned: {what}"
     return yaml.safe_dump(tree, sort_keys=False, width=110)
