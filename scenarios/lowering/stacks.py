@@ -12,7 +12,8 @@ torchair     a graph compiled for a static (contiguous, masked) cache: Q and K a
              SplitVD, one row or many; weights are prefetched a whole layer ahead (`scenarios.passes.prefetch`).
 vllm_ascend  captured graphs of vLLM-Ascend: packed QKV is cut, Q and K are normed and turned by one Triton kernel
              (`split_qkv_rmsnorm_rope_kernel`, 13.8 us for 16 tokens where the kernels apart take 36), as its compiler
-             passes do unless told not to. Kernels that sample follow `workload.sampling`.
+             passes do unless told not to. Kernels that sample follow `workload.sampling`. Weights are prefetched next
+             to the vector kernels before their product, no more than these can hide.
 """
 
 from __future__ import annotations
@@ -33,27 +34,45 @@ _OF_GRAPH: dict[Graph, NamedStack] = {
 
 
 @dataclass(frozen=True, slots=True)
+class NextToVectors:
+    """How a stack prefetches weights next to the vector kernels before their product. max_bytes: of one dense product;
+    below_tokens: in steps of fewer tokens; experts_share: of the first weights of all experts of a rank, in steps of
+    experts_from_tokens or more; a model with experts has nothing else prefetched."""
+
+    max_bytes: int
+    below_tokens: int
+    experts_share: float
+    experts_from_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kernels:
     """What a stack issues in its own way.
 
     norms: profiler names of the norms that it runs as another kernel, by name of the norm, where Add + RMSNorm is
     fused. splits: whether the parts of a packed product are cut by one kernel. qkv_norm_rope: whether one kernel cuts
     packed QKV, norms Q and K and turns them, where each of these is fused. layers_ahead: how many layers ahead weights
-    are prefetched, where they are; 0: within the layer.
+    are prefetched, where they are; 0: within the layer. next_to_vectors: as that is done there, where it is not by all
+    later products next to attention.
     """
 
     norms: tuple[tuple[str, str], ...] = ()
     splits: bool = False
     qkv_norm_rope: bool = False
     layers_ahead: int = 0
+    next_to_vectors: NextToVectors | None = None
 
+
+#: vllm_ascend/ops/weight_prefetch.py of v0.18.0 and v0.23.0: MAX_PREFETCH_WEIGHT_SIZE, MOE_PREFETCH_TOKEN_THRESHOLD,
+#: the default ratios, 500 tokens. The attention of statically quantised models is prefetched too, and not modelled.
+_VLLM_ASCEND_PREFETCH = NextToVectors(18 << 20, 500, experts_share=0.8, experts_from_tokens=96)
 
 KERNELS: dict[NamedStack, Kernels] = {
     "torch": Kernels(),
     "torchair": Kernels(
         norms=(("q_norm", "InplaceAddRmsNorm"), ("k_norm", "InplaceAddRmsNorm")), splits=True, layers_ahead=1
     ),
-    "vllm_ascend": Kernels(qkv_norm_rope=True),
+    "vllm_ascend": Kernels(qkv_norm_rope=True, next_to_vectors=_VLLM_ASCEND_PREFETCH),
 }
 
 

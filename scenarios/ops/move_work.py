@@ -95,6 +95,7 @@ def cache_read(op: Op, kind: OpKind) -> Work:
 
 
 def prefetch(op: Op, kind: OpKind) -> Work:
-    """Weights from HBM into L2, by a DMA engine."""
+    """Weights from HBM into L2, by a DMA engine: all of them, or the first `bytes`."""
     weight = op.inputs[0]
-    return Work(kind.unit, FlatShape(weight.elements), cold_read_bytes=weight.bytes, program=kind.name)
+    size = whole_number(op, "bytes", weight.bytes)
+    return Work(kind.unit, FlatShape(weight.elements * size // weight.bytes), cold_read_bytes=size, program=kind.name)

@@ -112,6 +112,8 @@ def grouped_matmul(op: Op, kind: OpKind) -> Work:
         warm_read_bytes=warm,
         write_bytes=written,
         program=kind.name,
+        prefetched_bytes=min(cold, whole_number(op, "prefetched_bytes", 0)),
+        prefetched_together_bytes=whole_number(op, "prefetched_together_bytes", 0),
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from scenarios.lowering.stacks import kernels_of
+from scenarios.batches import reported_batch
+from scenarios.lowering.stacks import NextToVectors, kernels_of
+from scenarios.models.model import Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
@@ -21,7 +23,13 @@ def prefetch_weights(program: Program, context: Context) -> Program:
     Whether they are still in L2 when they are needed is for the simulator to say: it knows how large L2 is.
     """
     asked = context.scenario.optimizations.overlap.prefetch_layers
-    ahead = kernels_of(context.scenario).layers_ahead if asked is None else asked
+    kernels = kernels_of(context.scenario)
+    if asked is None and kernels.next_to_vectors:
+        rules, tokens = kernels.next_to_vectors, program.batch.tokens
+        fetch = _of_experts if context.model.experts else _of_the_mlp
+        applies = _nothing_to_fetch(rules, context.model, tokens) is None
+        return in_layers(program, "overlap.prefetch", partial(fetch, rules=rules) if applies else tuple)
+    ahead = kernels.layers_ahead if asked is None else asked
     return in_layers(program, "overlap.prefetch", partial(_layers_ahead, ahead=ahead) if ahead else _within_layer)
 
 
@@ -66,9 +74,66 @@ def _layers_ahead(ops: tuple[Op, ...], ahead: int) -> tuple[Op, ...]:
     return (*out[:behind], *(_fetch(ops[i]) for i in dense), *out[behind:])
 
 
-def _fetched(product: Op, together: int) -> Op:
-    """`product`, which waits for its weights to be in L2. together: bytes that are there at once."""
-    attrs = (("prefetched_bytes", _weight(product).bytes), ("prefetched_together_bytes", together))
+def _of_the_mlp(ops: tuple[Op, ...], rules: NextToVectors) -> tuple[Op, ...]:
+    """Gate and up once attention's output is summed, next to the norm; down once these have ended, next to the
+    activation. Of products side by side the first one's."""
+    attention = next((i for i, op in enumerate(ops) if _attends(op)), len(ops))
+    dense = [i for i, op in enumerate(ops) if kind_of(op).dense and i > attention]
+    first_of_group = [i for i in dense[1:] if i - 1 not in dense]
+    starts = {}
+    for i in first_of_group:
+        before = max(j for j in dense if j < i)
+        starts[i] = before + kind_of(ops[before + 1]).is_collective
+    return _with_fetches(ops, {i: (starts[i], min(_weight(ops[i]).bytes, rules.max_bytes)) for i in first_of_group})
+
+
+def _of_experts(ops: tuple[Op, ...], rules: NextToVectors) -> tuple[Op, ...]:
+    """Gate and up of all experts of the rank once the router has ended, next to the choice and the exchange."""
+    router = next((i for i, op in enumerate(ops) if op.name == "router"), len(ops))
+    grouped = next((i for i, op in enumerate(ops) if i > router and kind_of(op).reads_choice), None)
+    if grouped is None:
+        return ops
+    return _with_fetches(ops, {grouped: (router, int(rules.experts_share * _weight(ops[grouped]).bytes))})
+
+
+def _with_fetches(ops: tuple[Op, ...], fetches: dict[int, tuple[int, int]]) -> tuple[Op, ...]:
+    """`ops` with a fetch for each product at a place of `fetches`: (place of the op behind which it starts, bytes)."""
+    out: list[Op] = []
+    for i, op in enumerate(ops):
+        if i in fetches:
+            size = fetches[i][1]
+            op = _fetched(op, size, size)
+        starting = [(product, size) for product, (start, size) in fetches.items() if start == i]
+        for product, size in starting:
+            event = f"prefetch {ops[product].name}"
+            op = replace(op, records=(*op.records, event))
+            fetch = replace(_fetch(ops[product]), waits=(event,), attrs=(("bytes", size),))
+            out += [op, fetch]
+        if not starting:
+            out.append(op)
+    return tuple(out)
+
+
+def _nothing_to_fetch(rules: NextToVectors, model: Model, tokens: int) -> str | None:
+    """Why a step of `tokens` tokens has nothing prefetched; None where it has."""
+    if model.experts and tokens < rules.experts_from_tokens:
+        return f"vLLM-Ascend prefetches experts from {rules.experts_from_tokens} tokens a step on, got {tokens}"
+    if not model.experts and tokens >= rules.below_tokens:
+        return f"vLLM-Ascend prefetches in steps of fewer than {rules.below_tokens} tokens, got {tokens}"
+    return None
+
+
+def _refused(context: Context) -> str | None:
+    """The reported step would be as it is without."""
+    rules = kernels_of(context.scenario).next_to_vectors
+    if rules is None or context.scenario.optimizations.overlap.prefetch_layers is not None:
+        return None
+    return _nothing_to_fetch(rules, context.model, reported_batch(context.scenario).tokens)
+
+
+def _fetched(product: Op, together: int, size: int | None = None) -> Op:
+    """`product`, which waits for its weights to be in L2. together: bytes that are there at once; size: its own."""
+    attrs = (("prefetched_bytes", size or _weight(product).bytes), ("prefetched_together_bytes", together))
     return replace(product, attrs=(*product.attrs, *attrs), waits=(*product.waits, f"prefetched {product.name}"))
 
 
@@ -102,9 +167,10 @@ PREFETCH = Pass(
     switch="overlap.prefetch",
     title="Weight prefetch",
     rewrite=prefetch_weights,
+    refuse=_refused,
     rewrites=(
         "weights of the products after attention (TorchAir: of all of the next layer's) are fetched into L2 on a "
-        "second stream, beside attention"
+        "second stream, beside attention; vLLM-Ascend: of the MLP, or of experts, beside the vector kernels before"
     ),
     saves="HBM idles less: products find their weights in L2",
     costs="HBM shared with what runs beside it; a launch for each; what L2 cannot keep is read twice",

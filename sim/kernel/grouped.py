@@ -18,7 +18,7 @@ from sim.kernel.matmul import multiply_ns, overlapped, stream_ns, vector_beside_
 from sim.kernel.tiling.chip import tiling_chip
 from sim.kernel.tiling.grouped_matmul import Groups, grouped_matmul_tiling
 from sim.kernel.time import Code
-from sim.kernel.traffic import traffic
+from sim.kernel.traffic import prefetched_in_l2, traffic
 
 
 def grouped_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Code, resident: bool) -> Cost:
@@ -35,10 +35,13 @@ def grouped_cost(work: Work, hw: HardwareProfile, params: KernelParams, code: Co
     outputs = sum(ceil(load / 16) for load in shape.loads) * ceil(shape.n / 16)
     multiply = multiply_ns(stretch * outputs * ceil(shape.k * item / 32), shape.dtype, hw)
     split = traffic(work, hw, resident)
-    weights = work.cold_read_bytes
+    kept = prefetched_in_l2(work, hw)
+    weights = work.cold_read_bytes - kept
     drawn = ceil(dealt / tiling.cores) * weights / max(1, across * len(shape.loads))
     fullest = min(drawn, weights) / hw.memory.core_hbm_gbps if max(shape.loads, default=0) <= tiling.tile_m else 0.0
-    stream = max(stream_ns(shape, hw, tiling.cores, weights, work.gm_bytes - weights), fullest)
+    stream = stream_ns(shape, hw, tiling.cores, weights, work.gm_bytes - work.cold_read_bytes)
+    stream += kept / min(tiling.cores * hw.memory.core_l2_gbps, hw.memory.l2_read_gbps)
+    stream = max(stream, fullest)
     others = vector_beside_ns(shape, shape.k * shape.n * len(shape.loads), rows * shape.n, hw, params)
     body = max(overlapped(multiply, stream, hw.kernel.overlap_power), others)
     return Cost(

@@ -96,11 +96,12 @@ def length_ns(plans: Sequence[Plan]) -> int:
 
 def of_step(case: Case) -> Case:
     """`case` as one step of it knows it: how many requests there are in all is nothing to it, so scenarios that have
-    the same prefill chunk share its times. Stages count what is in flight, and what cuts a step in parts refuses one
-    that is too small for it."""
+    the same prefill chunk share its times. Stages count what is in flight, and what cuts a step in parts, or prefetches
+    in steps of some sizes, refuses others."""
     scenario, one = case.scenario, Workload.model_fields["batch"].default
     overlap = scenario.optimizations.overlap
     apart = case.model.pipeline_parallel > 1 or overlap.micro_batches > 1 or overlap.comm_chunks > 1
+    apart = apart or overlap.prefetch
     if apart or scenario.workload.batch == one:
         return case
     return case.with_scenario(

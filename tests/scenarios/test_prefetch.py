@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from scenarios.batches import decode_batch
+from scenarios.errors import ScenarioError
+from scenarios.loader import load_text
 from scenarios.ops.catalogue import kind_of, op_type_of, work_of
+from sim.predict.scenario_result import case_of
+from sim.predict.steps import program_of
 from tests.scenarios.making import bare, cube_flops, faults, kinds, op, program, switched, weight_bytes
 
 #: One decoding request; products o [16, 16], gate and up [24, 16] and down [16, 24] follow attention.
@@ -81,3 +86,38 @@ def test_how_far_ahead_weights_are_fetched_is_the_stack_s_choice_unless_asked_fo
         assert {marked[name] for name in names} == {together}
         assert faults(after) == []
     assert program(switched(ON, overlap__prefetch_layers=0)) == program(ON)
+
+
+def test_vllm_ascend_fetches_next_to_the_vector_kernels_and_no_more_than_its_limit() -> None:
+    """weight_prefetch.py of v0.18.0 and v0.23.0: 18 MiB of gate and up once attention's output is summed, of down once
+    gate and up have ended; each product waits for its own. A stack's own choice: others fetch next to attention."""
+    sets = ("model=Qwen3-32B", "hardware=atlas_a3_die", "engine.tensor_parallel_size=4", "workload.batch=8",
+            "optimizations.graph=aclgraph", "optimizations.overlap.prefetch=true")  # fmt: skip
+    case = case_of(load_text("{}", "prefetch", sets))
+    ops = program_of(case.scenario, case.model, decode_batch(case.scenario)).block("layers").ops
+    at = {o.name: i for i, o in enumerate(ops)}
+    fetches = {o.name: work_of(o).cold_read_bytes for o in ops if o.kind == "prefetch"}
+    assert fetches == dict.fromkeys(("prefetch.gate_up_proj", "prefetch.down_proj"), 18 << 20)
+    assert at["prefetch.gate_up_proj"] == at["o_proj.all_reduce"] + 1
+    assert at["prefetch.down_proj"] == at["gate_up_proj"] + 1
+    for name in ("gate_up_proj", "down_proj"):
+        product = ops[at[name]]
+        assert f"prefetched {name}" in product.waits
+        assert (work_of(product).prefetched_bytes, work_of(product).cold_read_bytes > 18 << 20) == (18 << 20, True)
+    assert work_of(ops[at["o_proj"]]).prefetched_bytes == 0
+
+
+def test_vllm_ascend_fetches_experts_in_large_steps_and_says_so_of_small_ones() -> None:
+    """From 96 tokens on, 0.8 of the first weights of all experts of a rank, from the router's end on."""
+    sets = ("model=Qwen3-235B-A22B", "hardware=atlas_a3_die", "engine.data_parallel_size=16",
+            "engine.enable_expert_parallel=true", "optimizations.weights=w8a8", "optimizations.graph=aclgraph",
+            "workload.input_tokens=512",
+            "optimizations.overlap.prefetch=true")  # fmt: skip
+    case = case_of(load_text("{}", "prefetch", (*sets, "workload.batch=128")))
+    ops = program_of(case.scenario, case.model, decode_batch(case.scenario)).block("layers").ops
+    (fetch,) = (o for o in ops if o.kind == "prefetch")
+    assert fetch.name == "prefetch.experts.gate_up_proj"
+    assert work_of(fetch).cold_read_bytes == int(0.8 * 8 * 3072 * 4096)
+    assert [o.name for o in ops][[o.name for o in ops].index(fetch.name) - 1] == "router"
+    with pytest.raises(ScenarioError, match="prefetches experts from 96 tokens a step on, got 32"):
+        case_of(load_text("{}", "prefetch", (*sets, "workload.batch=32")))

@@ -8,10 +8,10 @@ from device.step.step import Step
 from scenarios.ops.program import Op
 
 
-def _prefetch(_: Op, inputs: Inputs, __: Step) -> Outputs:
-    """The whole weight as it lies; nothing has to end before (the Program's events see to that)."""
+def _prefetch(op: Op, inputs: Inputs, _: Step) -> Outputs:
+    """The weight as it lies, or its first `bytes`; nothing has to end before (the Program's events see to that)."""
     weight = inputs[0]
-    call("npu_prefetch", weight, None, weight.numel() * weight.element_size())
+    call("npu_prefetch", weight, None, op.attr("bytes", weight.numel() * weight.element_size()))
     return ()
 
 
