@@ -178,7 +178,7 @@ def _ranked(feasible: dict[Choice, list[int]], evaluator: Evaluator, slo: Slo, r
 
 
 def _nearest_to_slo(feasible: dict[Choice, list[int]], evaluator: Evaluator) -> list[Point]:
-    """Where the bound of every choice breaks the SLO: the one that breaks it by the least, with its fewest requests."""
+    """Where the bound of every choice breaks the SLO: the nearest one, with its fewest requests."""
     bounds = {choice: evaluator.bound(choice, fitting[0])[0] for choice, fitting in feasible.items()}
     nearest = min(bounds, key=lambda choice: bounds[choice], default=None)
     return [evaluator.point(nearest, feasible[nearest][0])] if nearest else []
