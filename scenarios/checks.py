@@ -7,11 +7,11 @@ those are known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from scenarios.batches import prefill_tokens
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.traffic_checks import traffic_problems
 

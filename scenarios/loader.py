@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from scenarios.files.paths import listed
 from scenarios.files.textfile import FORBIDDEN
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import MAX_DEPTH, load_document, load_value, read_document
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 
 #: The folder of the scenarios that come with the package.

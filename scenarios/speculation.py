@@ -10,11 +10,12 @@ one over a token for each request.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Group
 from scenarios.passes.switches import activation_dtype
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.settings import Engine, Optimizations
 

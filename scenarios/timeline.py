@@ -7,8 +7,10 @@ names them, so that habits and tools carry over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from scenarios.records import dataclass
 
 Process = Literal["Python", "CANN", "Ascend Hardware", "AI CPU", "Device", "HBM", "Communication", "Overlap Analysis"]
 #: Lanes of kernels: an NPU's streams and AI CPU, and the streams of a device that is no NPU.

@@ -16,6 +16,7 @@ import pytest
 #: The rooms of each package, bottom to top.
 ORDER: dict[str, tuple[str, ...]] = {
     "scenarios": (
+        "records",
         "errors",
         "ops",
         "field_texts",

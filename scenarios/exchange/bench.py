@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from scenarios.exchange.measured import Measured, Predicted
 from scenarios.loader import Loaded
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 
 #: What is timed. ttft: prefill of all requests, the mean of their ends. tpot: several decode steps of a growing cache,

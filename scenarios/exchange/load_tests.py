@@ -12,7 +12,6 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from scenarios.exchange.result_fields import Fields, Keys, number_of
 from scenarios.files.document import Mark
 from scenarios.files.json_places import json_place
 from scenarios.files.textfile import decode, read_bytes
+from scenarios.records import dataclass
 
 Arrival = Literal["constant", "poisson", "closed", "burst"]
 #: Arrivals at a rate, as guidellm and AIPerf call them.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scenarios.exchange.served import Deployed, ServedRun
 from scenarios.loader import Loaded
+from scenarios.records import dataclass
 from scenarios.timeline import Timeline
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, quoted
 from scenarios.files.document import Mark
+from scenarios.records import dataclass
 
 #: A comma between digits of a number.
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")

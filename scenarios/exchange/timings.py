@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +16,7 @@ from typing import Any, get_args
 from scenarios.errors import ScenarioError, printable
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import Attr, DType, Format, Op, Role, Tensor
+from scenarios.records import dataclass
 
 KIND, VERSION = "microbenchmarks", 1
 #: Rows that are no op of the catalogue: a captured piece (several ops), a whole step, a copy through memory, one wait

@@ -7,9 +7,10 @@ error still points to the place that must be changed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from scenarios.errors import printable
+from scenarios.records import dataclass
 
 Scalar = str | int | float | bool | None
 Data = Scalar | dict[str, "Data"] | list["Data"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -11,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from scenarios.files.document import Path
+from scenarios.records import dataclass
 
 Model = type[BaseModel]
 

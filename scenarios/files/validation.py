@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +13,7 @@ from scenarios.errors import ScenarioError
 from scenarios.files.document import Document, Mark, Path, dotted
 from scenarios.files.model_walk import slots_at
 from scenarios.files.wording import DUE, Finding, describe, unknown_key
+from scenarios.records import dataclass
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,6 +12,7 @@ from scenarios.errors import did_you_mean, nearest, printable, quoted, shown
 from scenarios.files.document import Path, dotted, parse_path
 from scenarios.files.model_walk import Slot, known_keys, known_words, places, slots_at, unit
 from scenarios.files.yaml_scalars import resolve_scalar
+from scenarios.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scenarios.models.forms import CLAMPED_ALPHA, XIELU_BETA, XIELU_EPS, Activation
 from scenarios.ops.program import Attr, Op, Tensor
+from scenarios.records import dataclass
 
 
 def activated(out: Tensor, prefix: str, kind: Activation, limit: float) -> tuple[Op, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from scenarios.lowering.activations import activated
 from scenarios.models.forms import PROJECTED, Activation, AttentionForm
 from scenarios.models.model import Model
 from scenarios.ops.program import Attr, Batch, DType, Op, Tensor
+from scenarios.records import dataclass
 
 
 def activation(name: str, shape: tuple[int, ...], dtype: DType) -> Tensor:

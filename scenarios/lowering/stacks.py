@@ -19,9 +19,10 @@ vllm_ascend  captured graphs of vLLM-Ascend: packed QKV is cut, Q and K are norm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scenarios.ops.program import Block, Op, Program, Tensor
+from scenarios.records import dataclass
 from scenarios.settings import Graph, NamedStack, Settings, Stack
 
 #: The stack behind a graph mode, where a scenario leaves it open.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, DType
+from scenarios.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

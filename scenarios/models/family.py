@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from scenarios.models import details
@@ -11,6 +11,7 @@ from scenarios.models.fields import Fields
 from scenarios.models.forms import USUAL_ATTENTION, USUAL_LAYER, AttentionForm, LayerForm
 from scenarios.models.layers import Adapt
 from scenarios.models.model import Model, QkNorm, Score
+from scenarios.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

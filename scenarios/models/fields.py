@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import shown
+from scenarios.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ The usual one: pre-norms, grouped-query attention over all keys, rotary angles i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from scenarios.records import dataclass
 
 #: What stands between gate and up of an MLP: silu and gelu gate; clamped is gpt-oss's SwiGLU (alpha 1.702, up + 1,
 #: both limited); capped is a SwiGLU whose halves are limited (Step-3.5); relu2

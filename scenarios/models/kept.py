@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+
+from scenarios.records import dataclass
 
 #: What of a layer stays in 16 bits: a part whose products are kept together (its `attention`, the expert that every
 #: token takes as `shared`, a plain `mlp`, the routed `experts`), or one product of it, `attention.o_proj`.

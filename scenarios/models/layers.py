@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeGuard
 
 from scenarios.errors import printable, shown
 from scenarios.models.fields import Fields
 from scenarios.models.model import Model
+from scenarios.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from scenarios.models.forms import (
@@ -19,6 +19,7 @@ from scenarios.models.kept import Part
 from scenarios.models.parts import Experts, Index, Latent, QkNorm, RopeScaling, Score, SharedKv
 from scenarios.models.states import State
 from scenarios.ops.program import DType
+from scenarios.records import dataclass
 
 __all__ = ["Experts", "Index", "Latent", "Model", "QkNorm", "RopeScaling", "Score", "SharedKv"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.models.forms import Activation
+from scenarios.records import dataclass
 
 Score = Literal["softmax", "sigmoid", "sqrtsoftplus"]
 #: What one norm of Q or K spans: each head by itself, all heads of a layer (which ranks share), or each head by itself

@@ -10,12 +10,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import printable, shown
 from scenarios.models.kept import Part, kept_parts
+from scenarios.records import dataclass
 
 #: The file next to a config.json in which ModelSlim says how weights are stored.
 DESCRIPTION = "quant_model_description.json"

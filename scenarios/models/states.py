@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from scenarios.records import dataclass
 
 StateDType = Literal["bf16", "fp16", "fp32"]
 

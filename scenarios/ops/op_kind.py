@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.ops.families import Family
 from scenarios.ops.program import Op
 from scenarios.ops.work import Unit, Work
+from scenarios.records import dataclass
 
 #: What class of call the host makes: a plain aten op, a matmul, a fused npu_ op, a collective, or none of its own (an
 #: inner kernel that another call launches).

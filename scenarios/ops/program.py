@@ -11,11 +11,13 @@ first op of the next. Passes rewrite a block once and every repetition follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from math import prod
 from operator import attrgetter
 from typing import Literal
+
+from scenarios.records import dataclass
 
 DType = Literal["fp32", "bf16", "fp16", "int8", "int4", "int32", "int64", "bool"]
 Role = Literal["activation", "weight", "kv_cache", "table"]

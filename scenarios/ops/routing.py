@@ -9,12 +9,13 @@ group (Pangu Pro MoE, arXiv:2505.21411), ranks that hold whole groups have as ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nsmallest
 from math import exp, fsum
 from random import Random
 from zlib import crc32
+
+from scenarios.records import dataclass
 
 #: Choices (tokens x experts) up to which every token chooses by itself.
 CHOICES_DRAWN = 1 << 14

@@ -5,10 +5,10 @@ The catalogue makes a `Work` from an `Op`; the simulator prices it, reports comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.ops.program import DType, Format, Group
+from scenarios.records import dataclass
 
 Unit = Literal["cube", "vector", "mix", "ai_cpu", "copy", "link"]
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, DType, Op, Program
+from scenarios.records import dataclass
 from scenarios.settings import Settings, Switch
 
 

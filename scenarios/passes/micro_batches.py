@@ -13,13 +13,14 @@ that of the experts); torch_npu's `set_stream_limit` is there for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Batch, Block, Group, Op, Program, Tensor
 from scenarios.passes.base import Context, Pass
+from scenarios.records import dataclass
 
 #: The stream of the collectives.
 STREAM = 2

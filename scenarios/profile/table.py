@@ -7,13 +7,13 @@ the `Timeline` of one step where spans are wanted. Times are as the file has the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scenarios.records import dataclass
 from scenarios.timeline import Process, StepTime
 
 Int32 = NDArray[np.int32]

@@ -14,7 +14,7 @@ the step is shown from its first kernel to the end of its last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scenarios.profile.issue import issued_ns
 from scenarios.profile.steps import overlap_lanes, step_times, step_times_of, waiting_lanes
 from scenarios.profile.table import COLUMN_TYPES, NO_ROW, Capture, Events, Int64, Kind, Step
+from scenarios.records import dataclass
 from scenarios.timeline import StepTime
 
 _DEVICE = tuple(k for k in Kind if k not in (Kind.HOST, Kind.STEP))

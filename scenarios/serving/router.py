@@ -8,9 +8,9 @@ the load is about even; else as least_loaded. Turns of a conversation go where t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from scenarios.fleet_settings import Router as Policy
+from scenarios.records import dataclass
 from scenarios.serving.requests import Request
 
 #: A waiting request counts as so many running ones.

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 
+from scenarios.records import dataclass
 from scenarios.serving.admission import Admission, KvCache
 from scenarios.serving.drafts import Drafts
 from scenarios.serving.entry import Entry

@@ -9,13 +9,13 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from scenarios.errors import ScenarioError, quoted
 from scenarios.files.json_places import json_place
+from scenarios.records import dataclass
 from scenarios.traffic_settings import TraceFile
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,7 @@ from typing import Any
 
 from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError, quoted
+from scenarios.records import dataclass
 from sim.accuracy.rows.files import StepRow, positive, rows_of_csv, whole
 from sim.accuracy.steps import case_of_row
 from sim.predict.steps import Case, plans_of, program_of, queued_interval_ns, sensitivity_of

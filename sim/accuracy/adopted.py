@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from statistics import fmean
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from scenarios.errors import printable
 from scenarios.profile.table import Capture, Kind
+from scenarios.records import dataclass
 from scenarios.resolved import settings_of
 from scenarios.schema import Scenario
 

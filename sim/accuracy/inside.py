@@ -8,8 +8,8 @@ is what runs next to the kernels (prefetches, collectives).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from scenarios.records import dataclass
 from sim.accuracy.rows.files import StepKernels
 from sim.step.plan import Launch
 

@@ -6,11 +6,11 @@ differs in the fewest settings, then in batch and lengths by the smallest factor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
 from scenarios.batches import reported_batch
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.accuracy.rows.files import StepRow, read_steps
 from sim.accuracy.steps import case_of_row

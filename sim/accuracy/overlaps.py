@@ -11,7 +11,7 @@ the fastest number of pieces stands for the source's choice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from scenarios.errors import ScenarioError
 from scenarios.ops.catalogue import op_type_of, work_of
 from scenarios.ops.program import DTYPE_BITS, DType, Op, Tensor
 from scenarios.passes.collectives import cut_pair, rows_of_pieces
+from scenarios.records import dataclass
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import positive, rows_of_csv, whole
 from sim.accuracy.score import Scored, Skipped, errors

@@ -7,7 +7,7 @@ percentiles). Rows that cannot be priced are listed with the reason; rows marked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import exp
 from statistics import median
 from typing import Any
@@ -16,6 +16,7 @@ from scenarios.batches import reported_batch
 from scenarios.errors import ScenarioError
 from scenarios.ops.program import Batch
 from scenarios.ops.work import Work
+from scenarios.records import dataclass
 from sim.accuracy.inside import Part, parts_inside, weighted_error
 from sim.accuracy.roofline import roofline_us
 from sim.accuracy.rows.files import KernelRow, StepRow

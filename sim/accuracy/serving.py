@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from scenarios.errors import ScenarioError
 from scenarios.loader import Loaded, load_text
+from scenarios.records import dataclass
 from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from sim.accuracy.rows.serving import ServingRow

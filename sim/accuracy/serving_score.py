@@ -7,11 +7,11 @@ An error is predicted / measured - 1; a TTFT within TTFT_SLACK_MS counts as insi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from scenarios.records import dataclass
 from sim.accuracy.serving import Answer
 
 #: Millisecond errors of TTFT that no user minds.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from pathlib import Path
+
+from scenarios.records import dataclass
 
 UNSEEN_FILE = Path(__file__).parent / "unseen.csv"
 

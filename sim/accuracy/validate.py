@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from scenarios.records import dataclass
 from sim.accuracy.ablations import ablations_result, price_ablations, read_ablations
 from sim.accuracy.collectives import by_operation, price_collectives
 from sim.accuracy.families import by_family

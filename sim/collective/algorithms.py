@@ -8,8 +8,9 @@ an all-gather; so is the mesh's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from scenarios.records import dataclass
 
 Algorithm = Literal[
     "one_shot", "mesh", "ring", "rhd", "nhr", "pairwise", "star", "direct", "pipeline", "hierarchical", "none"

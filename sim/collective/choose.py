@@ -6,9 +6,8 @@ leave out: deterministic modes, symmetric memory, rank counts that differ betwee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scenarios.errors import did_you_mean
+from scenarios.records import dataclass
 from sim.collective.algorithms import FORMULAS, Algorithm
 from sim.collective.links import Mode
 from sim.collective.topology import Level

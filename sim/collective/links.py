@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from scenarios.records import dataclass
 from sim.collective.algorithms import Terms
 from sim.collective.topology import Tier
 from sim.hardware.profile import HardwareProfile

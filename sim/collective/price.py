@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum
 from typing import Literal
 
+from scenarios.records import dataclass
 from sim.collective.algorithms import FORMULAS, Terms
 from sim.collective.choose import Choice, CollectiveError, choose
 from sim.collective.links import Mode, Wire, aiv_cores, start_ns, wire

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from scenarios.records import dataclass
 from sim.hardware.sections import Collective
 
 #: SIO between the two dies of a card, HCCS inside a server, HCCS between servers of a pod, RoCE beyond.

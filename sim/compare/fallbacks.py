@@ -8,9 +8,9 @@ fused are more of them. Rules of thumb, from the counts of both sides; none says
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
+from scenarios.records import dataclass
 from scenarios.timeline import Timeline, is_kernel, union_ns
 from sim.compare.causes import HOST_LATE, IDLE, causes_ns
 

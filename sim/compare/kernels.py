@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from scenarios.records import dataclass
 from scenarios.timeline import Span, Timeline
 from sim.compare.align import Pairs, align
 from sim.compare.classes import ATTENTION, COLLECTIVE, MATMUL, NORM, family_of, is_kernel, op_type_of, operation_of

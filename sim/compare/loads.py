@@ -7,10 +7,10 @@ every step costs, and what each request in flight adds to it (as deployments are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp, fsum, hypot, log
 from typing import Any
 
+from scenarios.records import dataclass
 from sim.compare.results import AS_FAST, pair_of
 
 #: Loads are the same where rates, requests in flight and lengths agree to this share.

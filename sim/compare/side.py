@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from scenarios.records import dataclass
 from scenarios.timeline import Timeline
 from sim.compare.loads import Load
 

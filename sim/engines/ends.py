@@ -14,10 +14,10 @@ largest e is at its end.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import exp, hypot, log, sqrt
 from typing import Literal
 
+from scenarios.records import dataclass
 from sim.engines.costs import EngineCosts
 from sim.engines.profile import EngineProfile
 from sim.hardware.profile import Number

@@ -19,7 +19,7 @@ that schedules, launches and waits. slowdown = max(1, cores that the engine's th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,6 +29,7 @@ from pydantic import Field, StrictInt, StrictStr, model_validator
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.files.validation import validate
 from scenarios.loader import Loaded, folder_of, located
+from scenarios.records import dataclass
 from sim.engines.costs import EngineCosts
 from sim.hardware.profile import Number, ProfilePart, Source, number_schema, resolve_profile, worst_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from scenarios.batches import decode_batch, mixed_batch, prefill_batches
@@ -13,6 +12,7 @@ from scenarios.ops.program import Batch
 from scenarios.passes import PASSES, Pass
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import on_value, pass_of, passes_for, with_needs, without
+from scenarios.records import dataclass
 from scenarios.schema import Graph, Scenario
 from sim.predict.memory import memory_of
 from sim.predict.predict import forbidden, predict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from math import log
 from statistics import median
@@ -11,6 +11,7 @@ from statistics import median
 from scenarios.errors import ScenarioError
 from scenarios.exchange.bench import Bench, Pair, Part
 from scenarios.loader import Loaded
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.experiment.factors import (
     HEADLINE,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from scenarios.errors import printable
 from scenarios.loader import Loaded
 from scenarios.passes.switches import activation_dtype
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim import __version__
 from sim.predict.explain import Diagnosis, diagnose

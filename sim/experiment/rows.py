@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 from typing import Any, Literal
 
 from scenarios.exchange.bench import Pair, Part, Repeat, WarmUp
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.experiment.factors import Factor, Ratio
 from sim.experiment.record import Bottleneck

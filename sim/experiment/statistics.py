@@ -9,11 +9,11 @@ the median with probability 1 - 2 P(Binomial(n, 1/2) < k).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import comb, exp, fsum, hypot, log
 from statistics import median
 
 from scenarios.exchange.bench import Repeat
+from scenarios.records import dataclass
 
 #: Two-sided confidence of the intervals of measured medians.
 CONFIDENCE = 0.95

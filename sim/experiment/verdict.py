@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, log
 from typing import Literal
 
 from scenarios.exchange.bench import Errors
+from scenarios.records import dataclass
 from sim.experiment.statistics import Interval
 
 Call = Literal["adopt", "do not adopt", "not distinguishable"]

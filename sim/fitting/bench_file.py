@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from scenarios.files.document import Mark
 from scenarios.files.textfile import decode, line_column
 from scenarios.loader import Loaded, load_scenario
 from scenarios.models.hf_config import model_names
+from scenarios.records import dataclass
 from scenarios.serving.requests import Load, Request
 from sim.engines.profile import EngineProfile, engine_of
 from sim.engines.write import engine_text

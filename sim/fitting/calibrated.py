@@ -7,7 +7,6 @@ collectives, and how wrong it all is. What no row speaks of stays what the base 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from math import log
 from statistics import median
@@ -19,6 +18,7 @@ from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import CAPTURED, COPY, STEP, SYNCHRONIZE, Timing, Timings
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import CollectiveShape, FixedShape, FlatShape, RowsShape
+from scenarios.records import dataclass
 from sim.collective.price import price_collective
 from sim.fitting import robust
 from sim.fitting.ascend import fit_blocks

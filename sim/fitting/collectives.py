@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import exp, log, log1p
 from pathlib import Path
 from statistics import median
 
+from scenarios.records import dataclass
 from sim.accuracy.collectives import op_of, predicted_us
 from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import CollectiveRow, read_collectives

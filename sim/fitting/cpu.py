@@ -9,7 +9,7 @@ number is invented for it. scipy is imported only when a fit runs (the extra `fi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import log
 from statistics import median
 
@@ -20,6 +20,7 @@ from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import NO_OPS, Timing, Timings
 from scenarios.ops.catalogue import work_of
 from scenarios.ops.work import FixedShape, Work
+from scenarios.records import dataclass
 from sim.fitting import robust
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.cpu import effects, names_of, stream_ns

@@ -21,7 +21,7 @@ slower, and the interval of the result says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import exp, log
 
 import numpy as np
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from scenarios.errors import ScenarioError
+from scenarios.records import dataclass
 from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.engines.ends import ISSUE_SHARE

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from typing import cast
 
 from scenarios.ops.program import DType
 from scenarios.ops.work import Exchange, ExchangeShape
+from scenarios.records import dataclass
 from sim.accuracy.reference import reference_csv
 from sim.fitting.collectives import with_links
 from sim.fitting.robust import fit_logs

@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log
 
 from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import Work
+from scenarios.records import dataclass
 from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.code import code_of_row
 from sim.accuracy.rows.files import read_kernels, rows_of_csv

@@ -14,12 +14,12 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import exp
 from pathlib import Path
 
 import numpy as np
 
+from scenarios.records import dataclass
 from sim.fitting.collectives import calibrate as calibrate_links
 from sim.fitting.exchange import calibrate as calibrate_exchange
 from sim.fitting.host import fit_host

@@ -16,11 +16,11 @@ import argparse
 import csv
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, hypot, log
 from pathlib import Path
 
 from scenarios.batches import reported_batch
+from scenarios.records import dataclass
 from sim.accuracy.reference import reference_csv
 from sim.accuracy.rows.files import StepRow, read_steps
 from sim.accuracy.score import price_steps

@@ -8,13 +8,13 @@ laws, the tiling, and what the profiles call measured, spec or assumed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from scenarios.ops.catalogue import family_of
 from scenarios.ops.families import Family
+from scenarios.records import dataclass
 from sim.fitting.kernels import FOLDS, Block, Sample, fit, program_name, read_samples, read_torchair, residuals
 from sim.fitting.ranges import boxes_of
 from sim.fitting.shipped import CUBE, VECTOR_HARDWARE

@@ -13,13 +13,13 @@ moving them by half or double moves no median error by more than two points.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.ops.work import FlatShape, RowsShape
+from scenarios.records import dataclass
 from sim.fitting import robust
 from sim.fitting.kernels import FOLDS, Sample
 from sim.hardware.profile import HardwareProfile

@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from math import log, sqrt
 from pathlib import Path
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.ops.families import Family
+from scenarios.records import dataclass
 from sim.accuracy.unseen import UnseenClass, write_unseen
 from sim.fitting.unseen import WAYS, By, Judged, all_rows, judged, networks
 from sim.hardware.files import write_numbers

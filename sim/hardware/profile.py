@@ -8,7 +8,7 @@ errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
@@ -20,6 +20,7 @@ from scenarios.files.document import Document, Entry, Node
 from scenarios.files.paths import is_file
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
+from scenarios.records import dataclass
 from sim.hardware.bounds import bounds_of
 from sim.hardware.sections import Chip, Collective, Graph, Host, Kernel, KernelParams, Memory, Residual
 

@@ -7,7 +7,7 @@ says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from scenarios.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import fsum
 
 from scenarios.profile import Kind
 from scenarios.profile.families import MATMUL, family_of_type
+from scenarios.records import dataclass
 from sim.imported.diagnosis import Found
 from sim.imported.kernels import MeasuredKernel, in_step
 from sim.imported.ranks import Waits

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scenarios.errors import ScenarioError, printable
 from scenarios.profile import Capture, CaptureSet, Step, step_times_of
 from scenarios.profile.views import Views, overlapping, place_of, views_of
+from scenarios.records import dataclass
 from scenarios.timeline import StepTime
 
 #: Steps that an error line names.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from scenarios.errors import printable
 from scenarios.profile import NO_ROW, Capture, Events, Kind
 from scenarios.profile.issue import issued_ns
 from scenarios.profile.steps import length, merged, minus
+from scenarios.records import dataclass
 from scenarios.timeline import COMPUTE, StepTime
 from sim.imported.chosen import Chosen
 from sim.imported.gaps import idle_of

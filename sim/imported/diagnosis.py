@@ -4,10 +4,10 @@ numbers."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import fsum
 
 from scenarios.profile import Capture, Kind, Step
+from scenarios.records import dataclass
 from scenarios.timeline import StepTime
 from sim.hardware.profile import HardwareProfile
 from sim.imported.gaps import Gaps, gaps_of

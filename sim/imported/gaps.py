@@ -7,14 +7,13 @@ queue, and the gap is the device's own (the start of a kernel, a wait between st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.profile import NO_ROW, Capture, Kind, Step
 from scenarios.profile.steps import Intervals, minus, overlap_lanes
 from scenarios.profile.table import Int32, Int64
+from scenarios.records import dataclass
 
 #: Names of calls that only hand on what an operator of torch asked for.
 _QUEUE = ("Enqueue", "Dequeue")

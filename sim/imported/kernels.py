@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import fsum
 from typing import Literal
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scenarios.ops.work import Work
 from scenarios.profile import Capture, Kind, Step
 from scenarios.profile.families import ATTENTION, MATMUL, family_of_type
+from scenarios.records import dataclass
 from sim.accuracy.rows.op_types import Unpriced, work_of_row
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price

@@ -9,10 +9,10 @@ reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from scenarios.profile import Capture, Kind, Step
+from scenarios.records import dataclass
 from sim.imported.kernels import in_step
 
 #: Ends of one collective on two ranks that lie further apart than this, on median, speak of clocks that differ, ns.

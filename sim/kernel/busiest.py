@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from scenarios.ops.program import DTYPE_BITS
 from scenarios.ops.work import MatmulShape
+from scenarios.records import dataclass
 from sim.hardware.sections import Chip
 from sim.kernel.tiling.chip import tiling_chip
 from sim.kernel.tiling.matmul import matmul_v2_tiling, matmul_v3_tiling

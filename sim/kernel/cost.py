@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scenarios.records import dataclass
 from sim.kernel.tiles import Tile
 
 

@@ -12,10 +12,9 @@ Weights and caches of a step that fit the last cache stay there from step to ste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scenarios.ops.catalogue import params_name
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
 from sim.kernel.attention import is_decode

@@ -25,11 +25,11 @@ measured time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
 from scenarios.ops.program import DTYPE_BITS
 from scenarios.ops.work import FfnShape, MatmulShape, Work
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 from sim.hardware.sections import KernelParams
 from sim.kernel.busiest import LINE_BYTES

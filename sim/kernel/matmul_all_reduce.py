@@ -20,11 +20,12 @@ fastest stands for its choice. Assumed: a hand-over costs what a step of a colle
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from scenarios.ops.pieces import row_pieces
 from scenarios.ops.work import MatmulCollectiveShape, MatmulShape, Work
+from scenarios.records import dataclass
 from sim.collective import CollectiveTime, price_collective
 from sim.collective.links import Mode, start_ns
 from sim.hardware.profile import HardwareProfile

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from math import hypot, log2, sqrt
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Literal
 from scenarios.ops.catalogue import family_of
 from scenarios.ops.families import Family
 from scenarios.ops.work import AttentionShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
+from scenarios.records import dataclass
 from sim.kernel.attention import is_decode
 from sim.kernel.vector_tiling import common_program
 

@@ -9,7 +9,8 @@ waits until the tile `buffers` before it has been computed, and a computation un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from scenarios.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

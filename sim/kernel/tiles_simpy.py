@@ -6,11 +6,12 @@ Lanes of a core are named as the profiler names its pipes: MTE2 (load), CUBE or 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import simpy
 
+from scenarios.records import dataclass
 from sim.kernel.tiles import Tile
 
 

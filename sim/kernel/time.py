@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from scenarios.records import dataclass
 
 #: Where the code of a kernel is when it starts: in HBM; there, but little of it, because a graph compiler made it for
 #: its shapes (`first`); in L2, as in a static graph, where each layer runs the same program; or in the cores' own

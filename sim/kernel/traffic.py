@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scenarios.ops.work import Work
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 
 

@@ -19,7 +19,7 @@ above 0 where the gain of one shrinks with the other (they overlap), below where
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import combinations
 from math import factorial, sqrt
 from random import Random
@@ -28,6 +28,7 @@ from typing import Any, Literal
 from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off, passes_for
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.predict.gains import Gains, Progress, gains_of
 from sim.predict.steps import Case

@@ -6,8 +6,7 @@ over a step's columns say the same. Where a step has no columns, its timeline is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scenarios.records import dataclass
 from scenarios.timeline import StepTime
 from sim.predict.explain import diagnose
 from sim.predict.memory import Memory

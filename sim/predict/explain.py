@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import fsum
 
 from scenarios.batches import reported_batch
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import changed, on_value, passes_for, with_needs, without
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.timeline import length_ns, union_ns
 from sim.kernel.time import Bound

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import changed, on_value, passes_for, with_needs, without
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.predict.steps import Case
 from sim.predict.variants import Variants

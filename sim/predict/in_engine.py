@@ -8,8 +8,9 @@ engine's numbers are measured its profile says (`sim.engines`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from scenarios.records import dataclass
 from sim.engines.costs import EngineCosts
 from sim.engines.ends import ends
 from sim.engines.profile import EngineProfile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from scenarios.batches import capture_sizes, largest_chunk_tokens
@@ -12,6 +12,7 @@ from scenarios.models.model import Model
 from scenarios.ops.program import DTYPE_BITS
 from scenarios.passes.kv import no_int8_cache
 from scenarios.passes.switches import activation_dtype
+from scenarios.records import dataclass
 from scenarios.schema import KvCache, Scenario
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache, blocks_of, shared_blocks
 from scenarios.speculation import draft_layers, draft_model, draft_scenario

@@ -8,7 +8,6 @@ other ranks would be there anyway and is left out of all three.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from scenarios.ops.catalogue import kind_of, work_of
@@ -16,6 +15,7 @@ from scenarios.ops.program import Batch, Block, Op
 from scenarios.ops.work import MatmulCollectiveShape
 from scenarios.passes import branches, collectives, micro_batches, prefetch
 from scenarios.passes.base import Pass, set_switch
+from scenarios.records import dataclass
 from scenarios.timeline import Span, intersect_ns, length_ns, union_ns
 from sim.kernel.matmul_all_reduce import cut, product_of
 from sim.kernel.price import params_of, price

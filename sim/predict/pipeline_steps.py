@@ -8,13 +8,14 @@ there are stages, from an empty pipeline to an empty one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scenarios.batches import micro_batches
 from scenarios.lowering.stages import TRANSFERS, layers_of_stages
 from scenarios.models.model import Model
 from scenarios.ops.catalogue import CATALOGUE, kind_of, work_of
 from scenarios.ops.program import Batch, Program
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.time import KernelTime

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from scenarios.ops.catalogue import CATALOGUE
 from scenarios.ops.program import Batch, Program
+from scenarios.records import dataclass
 from scenarios.timeline import Span, Timeline
 from sim.predict.pipeline_steps import Pipe, alone_ranks, behind_ranks
 from sim.step.pipeline import Pass, Round

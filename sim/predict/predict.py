@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import fsum
 
 from scenarios.batches import capture_sizes, decode_batch, prefill_batches, reported_batch
 from scenarios.build import effective_graph, problems_of
 from scenarios.ops.program import Batch, Program
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.speculation import without_speculation
 from scenarios.timeline import StepTime, Timeline, on_device, step_time

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, hypot, log
 
 from scenarios.batches import reported_batch
+from scenarios.records import dataclass
 from sim.predict.gains import Verdict, verdict
 from sim.predict.steps import Case, sensitivity_of
 from sim.predict.uncertainty import Sensitivity, ratio_interval, step_interval

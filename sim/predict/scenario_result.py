@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import split_depth
 from scenarios.models.hf_config import load_model
 from scenarios.models.model import Model
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.timeline import COMPUTE
 from sim.engines.profile import EngineProfile, engine_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scenarios.ops.program import Batch
+from scenarios.records import dataclass
 from scenarios.settings import Engine
 from scenarios.speculation_settings import SpeculativeConfig
 

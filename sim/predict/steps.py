@@ -4,13 +4,14 @@ length depends on."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from scenarios.batches import prefill_batches
 from scenarios.build import build
 from scenarios.models.model import Model
 from scenarios.ops.program import Batch, Program
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.settings import Workload
 from scenarios.speculation import draft_passes

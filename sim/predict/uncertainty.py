@@ -30,12 +30,12 @@ rest's as the root of the sum of squares, upwards and downwards each on its own.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from itertools import chain
 from math import exp, expm1, fsum, hypot, log1p, sqrt
 
 from scenarios.ops.catalogue import CATALOGUE, family_of
 from scenarios.ops.work import Work
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.ranges import extra_sigma, share_of, spreads, step_share
 from sim.kernel.time import KernelTime

@@ -10,13 +10,13 @@ looked for (`sim.predict.attribution` measures those that are in it).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import all_off, on_value, passes_for, with_needs, without
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.predict.variants import Variants
 

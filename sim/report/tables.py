@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
+
+from scenarios.records import dataclass
 
 #: Cells between two columns: on a wide terminal, and below NARROW columns.
 GAP, SMALL_GAP = 2, 1

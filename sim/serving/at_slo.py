@@ -8,7 +8,7 @@ to 2 %, so smaller differences are none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import Loaded, folder_of
 from scenarios.passes.base import set_switch
 from scenarios.passes.switches import on_value, passes_for, with_needs, without
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.serving.traffic import load_of
 from scenarios.settings import Workload

@@ -12,13 +12,13 @@ made as small as can be (dynamic programming over the sizes in order).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
 import numpy as np
 
 from scenarios.batches import capture_sizes
+from scenarios.records import dataclass
 from sim.predict.steps import Case
 from sim.serving.outcome import ServingOutcome
 from sim.serving.prices import GridPrices

@@ -6,13 +6,14 @@ interval that of `sim.engines.ends`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import floor, log2
 from typing import Literal
 
 import numpy as np
 
 from scenarios.ops.program import Batch, Group
+from scenarios.records import dataclass
 from scenarios.serving.requests import Load
 from sim.engines.costs import EngineCosts
 from sim.engines.ends import ends

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from scenarios.fleet_settings import Router as Policy
+from scenarios.records import dataclass
 from scenarios.serving.client import Client
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.router import Load as InstanceLoad

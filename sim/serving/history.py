@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from scenarios.records import dataclass
 from sim.serving.outcome import Floats, Ints, ServingOutcome
 
 

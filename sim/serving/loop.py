@@ -14,10 +14,10 @@ a run of decode steps is one piece of arithmetic, exact in integer ticks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
 
+from scenarios.records import dataclass
 from scenarios.serving.entry import Entry
 from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.requests import Request

@@ -7,10 +7,9 @@ in one piece. Percentiles are numpy's linear ones, over the requests past the wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from scenarios.records import dataclass
 from scenarios.traffic_settings import Slo
 from sim.engines.costs import EngineCosts
 from sim.serving.outcome import REASONS, Floats, Ints, ServingOutcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from operator import attrgetter
 from struct import Struct
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scenarios.records import dataclass
 from scenarios.serving.entry import Entry
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Scheduler

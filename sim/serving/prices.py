@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from scenarios.batches import capture_sizes
 from scenarios.build import effective_graph
 from scenarios.ops.program import Batch, Group
 from scenarios.passes.graph import in_pieces
+from scenarios.records import dataclass
 from scenarios.speculation import draft_passes
 from sim.predict.speculation import lookup_ns
 from sim.predict.steps import Case, step_ns

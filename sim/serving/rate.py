@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from scenarios.records import dataclass
 from scenarios.serving.traffic import DEFAULT_REQUESTS
 from scenarios.settings import Workload
 from scenarios.traffic_settings import Slo

@@ -6,12 +6,13 @@ two decode steps (`sim.engines.ends`).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from scenarios.errors import ScenarioError
 from scenarios.loader import Loaded, folder_of, located, problem
 from scenarios.ops.program import Batch, Group
+from scenarios.records import dataclass
 from scenarios.serving.requests import Load
 from scenarios.serving.traces import FILE_KEY
 from scenarios.serving.traffic import load_of

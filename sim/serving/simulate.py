@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scenarios.fleet_settings import DisaggregatedPrefill
+from scenarios.records import dataclass
 from scenarios.serving.deployment import cache_of, drafts_of, limits_of, longest_tokens, pool_of
 from scenarios.serving.requests import Load
 from scenarios.serving.scheduler import Scheduler

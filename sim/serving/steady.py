@@ -15,10 +15,11 @@ nanosecond.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import Literal
 
+from scenarios.records import dataclass
 from sim.engines.costs import EngineCosts
 
 #: Rounds of the fixed points; the smallest step of one is a millionth.

@@ -6,8 +6,7 @@ those of the plan's players, to the nanosecond.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scenarios.records import dataclass
 from sim.step.layout import Layout
 from sim.step.lengths import Walk, host_walk
 

@@ -8,11 +8,11 @@ wait for something follow one another, so a run of them is one sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING
 
+from scenarios.records import dataclass
 from sim.step.layout import NEVER, Layout
 from sim.step.meetings import meetings_of, met
 from sim.step.rank_hosts import RankHosts, threads_of

@@ -17,7 +17,9 @@ scheduled when it has them. `tests/sim/pipeline_simpy.py` says the same in SimPy
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from scenarios.records import dataclass
 
 #: Rounds that are played at most before the pipeline must have settled.
 MAX_ROUNDS = 200

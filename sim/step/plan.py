@@ -6,8 +6,7 @@ events, shared bandwidth) and `recurrence.py`, its max-plus twin without content
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scenarios.records import dataclass
 from sim.kernel.time import KernelTime
 
 

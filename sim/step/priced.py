@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter
@@ -27,6 +27,7 @@ from scenarios.ops.op_kind import HostClass
 from scenarios.ops.product_work import placed, routing_of
 from scenarios.ops.program import Block, Op, Program
 from scenarios.ops.work import AttentionShape, Work
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.price import price
 from sim.kernel.ranges import extra_sigma

@@ -6,10 +6,10 @@ it: the points of a sweep, a step and its what-ifs on shapes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 from sim.step.jitter import jitter_of_ranks
 from sim.step.priced import Conditions

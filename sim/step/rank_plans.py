@@ -7,9 +7,10 @@ makes a rank's plan when asked for it, and the players ask for its times instead
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
+from scenarios.records import dataclass
 from sim.step.plan import HostStep, Issue, Launch, Plan, Replay
 from sim.step.schedule import launches
 

@@ -10,9 +10,9 @@ two equal otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scenarios.records import dataclass
 from sim.step.plan import LATE, HostStep, HostWork, Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.rank_plans import RankPlans, rank_plans
 from sim.step.schedule import Schedule

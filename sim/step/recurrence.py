@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from scenarios.records import dataclass
 from scenarios.timeline import Timeline, length_ns, union_ns
 from sim.step.plan import Issue, Launch, Plan, Replay, Synchronize, Update
 from sim.step.schedule import Interval, Schedule, check, launches, step_end, stuck, timeline

@@ -6,7 +6,7 @@ A choice becomes a scenario by settings that a user could give with `--set`. Wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -16,6 +16,7 @@ from scenarios.lowering.parallel import shard_of
 from scenarios.lowering.stages import split_depth
 from scenarios.models.model import Model
 from scenarios.passes.base import set_switch
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
 from sim.predict.steps import Case

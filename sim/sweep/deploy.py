@@ -10,12 +10,12 @@ start with, or would take for something else, is left out of its command and not
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from math import lcm
 from shlex import quote
 from typing import Any, Literal
 
 from scenarios.batches import capture_sizes
+from scenarios.records import dataclass
 from scenarios.speculation import draft_layers
 from sim.predict.steps import Case
 

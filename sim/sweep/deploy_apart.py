@@ -7,8 +7,9 @@ KV cache, and load_balance_proxy_server_example.py of examples/disaggregated_pre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from scenarios.records import dataclass
 from sim.predict.steps import Case
 from sim.sweep.deploy import Version, as_json, command_of, line, settings_of_command
 from sim.sweep.disaggregate import Split

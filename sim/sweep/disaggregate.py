@@ -12,9 +12,8 @@ replicas of a layout cannot be split this way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scenarios.fleet_settings import DisaggregatedPrefill
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from sim.sweep.candidates import Choice
 from sim.sweep.evaluate import Point, Slo

@@ -12,10 +12,10 @@ serving simulation then plays what these leave out: arrivals, interleaved chunks
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from scenarios.batches import decode_batch, prefill_batches
+from scenarios.records import dataclass
 from scenarios.speculation import draft_passes
 from sim.predict.memory import Memory, memory_of
 from sim.predict.predict import forbidden

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scenarios.batches import decode_batch
+from scenarios.records import dataclass
 from sim.predict.predict import predict
 from sim.predict.steps import sensitivity_of
 from sim.predict.uncertainty import Sensitivity

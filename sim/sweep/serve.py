@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of

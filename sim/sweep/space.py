@@ -21,7 +21,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import exp, log
 from pathlib import Path
@@ -37,6 +36,7 @@ from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
 from scenarios.files.yaml_scalars import resolve_scalar
 from scenarios.loader import read_base, shape_problems
+from scenarios.records import dataclass
 from scenarios.schema import Scenario
 
 #: Points beyond this are a slip of the hand: at 10 ms each they take three hours on one core.

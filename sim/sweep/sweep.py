@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -14,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from scenarios.errors import ScenarioError, printable
+from scenarios.records import dataclass
 from sim.sweep.point import Result, hash_at
 from sim.sweep.space import Point, Space, Value, text_of
 from sim.sweep.store import Store, grid_of

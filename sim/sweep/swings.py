@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp
 from typing import Any
 
+from scenarios.records import dataclass
 from sim.predict.steps import Case
 from sim.predict.uncertainty import T90
 from sim.sweep.evaluate import Point, Slo

@@ -7,7 +7,6 @@ the bytes that decodes nothing else; what lies outside of the chosen steps is de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ from scenarios.profile.read.json_events import Event, NumberEvent
 from scenarios.profile.read.marks import family_of, is_mark, preference, step_ids
 from scenarios.profile.read.times import NotATime, ns_of_us, ns_of_us_numbers
 from scenarios.profile.table import Int32, Int64
+from scenarios.records import dataclass
 
 Flags = NDArray[np.bool_]
 

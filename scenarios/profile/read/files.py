@@ -8,11 +8,11 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn, Protocol
 
 from scenarios.errors import ScenarioError, printable
+from scenarios.records import dataclass
 
 GIB = 1 << 30
 

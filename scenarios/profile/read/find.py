@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from scenarios.profile.read.files import LIMITS, fail, opened
+from scenarios.records import dataclass
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 Form = Literal["torch_npu", "trace_view", "database", "op_summary", "pytorch", "own"]

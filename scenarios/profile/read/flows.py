@@ -8,7 +8,6 @@ arrow's ends are places, (pid, tid, ts): the head starts exactly at its slice, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +17,7 @@ from scenarios.profile.read.build import Grown
 from scenarios.profile.read.json_events import Event
 from scenarios.profile.read.times import all_ns_of_us
 from scenarios.profile.table import NO_ROW, Int32, Int64, Kind, LostLaunches
+from scenarios.records import dataclass
 
 #: Categories of arrows that say who launched what; of two that lead to one row the first here counts.
 ARROWS = ("HostToDevice", "ac2g", "async_task_queue", "async_npu")

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from scenarios.errors import did_you_mean, printable, quoted
 from scenarios.profile.read.files import fail
 from scenarios.profile.table import Capture
+from scenarios.records import dataclass
 
 #: Names of step marks in order of preference, and the family each belongs to.
 _KNOWN = (

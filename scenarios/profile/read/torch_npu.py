@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from scenarios.profile.read.torch_npu_files import read_communication, read_info
 from scenarios.profile.read.torch_npu_steps import steps_of_ids, steps_of_marks
 from scenarios.profile.read.trace import Thread, Trace, placed, read_trace_events
 from scenarios.profile.table import Capture, Events, Int32, Kind, Lane, LostLaunches, Step
+from scenarios.records import dataclass
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 #: Task types that count as computing (msprof lists them among the kernels).

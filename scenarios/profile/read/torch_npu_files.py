@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from scenarios.profile.read.csv_tables import known, table_rows, us_cell, whole_
 from scenarios.profile.read.files import fail, read_all
 from scenarios.profile.read.times import NotATime, ns_of_us
 from scenarios.profile.table import ReportedStep
+from scenarios.records import dataclass
 from scenarios.timeline import StepTime
 
 STEP_COLUMNS = ("Step", "Computing", "Communication(Not Overlapped)", "Overlapped", "Communication", "Free")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from scenarios.profile.read.flows import ARROWS, HOST, Flows, ThreadOf
 from scenarios.profile.read.json_events import Args, Event, Misaligned, slabs, text_of
 from scenarios.profile.read.times import NotATime, all_ns_of_us, ns_of_us_numbers
 from scenarios.profile.table import NO_ROW, Kind, Lane
+from scenarios.records import dataclass
 from scenarios.timeline import COMPUTE
 
 #: Categories that are left out: a Python frame for each call of a function would be most of a capture with stacks; the

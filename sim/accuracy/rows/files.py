@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 
 from scenarios.errors import ScenarioError, quoted
 from scenarios.files.textfile import decode, read_bytes
+from scenarios.records import dataclass
 from sim.accuracy.rows.code import code_of_row
 from sim.kernel.time import Code
 

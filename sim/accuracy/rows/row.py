@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from scenarios.ops.program import DTYPE_BITS, DType
+from scenarios.records import dataclass
 
 Shape = tuple[int, ...]
 

@@ -13,11 +13,11 @@ A row that cannot be read is refused with its reason, and the others are taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.records import dataclass
 from sim.accuracy.rows.files import positive, rows_of_csv, whole
 
 ARRIVALS = ("constant", "poisson", "closed", "burst")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from scenarios.records import dataclass
 from scenarios.timeline import Span, Timeline
 
 #: host: a call that launches or starts a wait. synchronise: the end of the host's wait for the device. kernel: anything

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from scenarios.records import dataclass
 from scenarios.timeline import Timeline
 from scenarios.trace.layout import HOST
 

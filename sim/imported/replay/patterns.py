@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from scenarios.records import dataclass
 
 _LETTERS = {
     "a": ("Add", "Adds", "AddV2", "Axpy"), "C": ("Cast",), "P": ("Pow", "Pows", "Square"),

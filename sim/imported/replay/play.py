@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from scenarios.records import dataclass
 from scenarios.timeline import Span, Timeline
 from sim.imported.replay.graph import Graph, Task
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from scenarios.records import dataclass
 from scenarios.timeline import Span
 from sim.accuracy.rows.op_types import work_of_row
 from sim.accuracy.rows.row import Row, Shape, Unpriced, parse_dtypes, parse_shapes

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from scenarios.errors import ScenarioError, did_you_mean, printable, quoted
+from scenarios.records import dataclass
 from scenarios.timeline import Timeline
 from sim.compare import classes
 from sim.hardware.profile import HardwareProfile

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from scenarios.records import dataclass
 from sim.hardware.sections import Chip
 
 #: Bytes of L0A and of L0B, the same on all chips of CANN's platform files.

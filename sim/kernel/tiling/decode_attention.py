@@ -6,9 +6,9 @@ counted against vector cores, except in the modes in which the cube writes whole
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from scenarios.records import dataclass
 from sim.kernel.tiling.chip import TilingChip
 from sim.kernel.tiling.product import align, ceil_div
 

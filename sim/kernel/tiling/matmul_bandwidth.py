@@ -7,9 +7,9 @@ eef0ff7, a copy of gitee.com/ascend/cann-ops). Rates are that code's own, in byt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp
 
+from scenarios.records import dataclass
 from sim.kernel.tiling.chip import TilingChip
 from sim.kernel.tiling.matmul_blocks import Blocked
 from sim.kernel.tiling.product import BLOCK, Product, align, ceil_div

@@ -9,9 +9,9 @@ One product, not a batch; k is not split.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd, sqrt
 
+from scenarios.records import dataclass
 from sim.kernel.tiling.chip import TilingChip
 from sim.kernel.tiling.product import BLOCK, Product, align, ceil_div
 

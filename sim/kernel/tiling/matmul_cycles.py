@@ -8,8 +8,7 @@ gitee.com/ascend/cann-ops).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scenarios.records import dataclass
 from sim.kernel.tiling.product import BLOCK, Product, ceil_div
 
 #: Cycles that the conversion of row-major data on its way to L1 takes to start, and a load from L1 to L0.

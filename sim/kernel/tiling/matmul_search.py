@@ -9,8 +9,9 @@ Source: `FastFindParams` and what it calls in src/common/op_host/op_tiling/cache
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from scenarios.records import dataclass
 from sim.kernel.tiling.chip import TilingChip
 from sim.kernel.tiling.matmul_cycles import Candidate, Score, better, residency, score
 from sim.kernel.tiling.product import BLOCK, Product, align, ceil_div

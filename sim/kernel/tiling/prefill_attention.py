@@ -6,8 +6,7 @@ mask leaves out the tiles above the diagonal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from scenarios.records import dataclass
 from sim.kernel.tiling.chip import TilingChip
 from sim.kernel.tiling.product import align, ceil_div
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from scenarios.records import dataclass
 
 #: Rows and columns of one cube block.
 BLOCK = 16

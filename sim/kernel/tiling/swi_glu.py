@@ -5,9 +5,9 @@ Source: hicann/ops-nn `activation/swi_glu/op_host/swi_glu_tiling.cpp` at e5c3fa9
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from scenarios.records import dataclass
 from sim.kernel.tiling.chip import TilingChip
 from sim.kernel.tiling.spread import Spread
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
 from sim.imported.replay.graph import Graph
 
