@@ -118,9 +118,11 @@ def _verdict(shown: Served, within: ServingMetrics, question: Question, say: Say
         why = say(key, seqs=settings["engine.max_num_seqs"])
         sentence(say("lead_saturated"), say("saturated", why=why, queue=formats.whole(metrics.queue_ms.mean)))
     else:
-        gap = metrics.gap_device_ms + metrics.gap_prefill_ms + metrics.gap_engine_ms
+        gap = metrics.itl_ms.mean / outcome.tokens_per_step
         parts = {"device": metrics.gap_device_ms, "prefill": metrics.gap_prefill_ms, "engine": metrics.gap_engine_ms}
         told = say("held", gap=formats.number(gap), **{key: formats.number(ms) for key, ms in parts.items()})
+        if metrics.gap_preempted_ms:
+            told += say("held_lost", ms=formats.number(metrics.gap_preempted_ms))
         little = say("little") if metrics.faster_device_gain < NEGLIGIBLE_GAIN else ""
         gain = formats.percent(metrics.faster_device_gain)
         sentence(say("lead_held"), f"{told} {say('second_card', gain=gain, little=little)}")

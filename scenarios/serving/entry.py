@@ -14,13 +14,14 @@ class Entry:
     needs a block. order: number of its joining, where blocks are counted. steps: decode steps that its output still
     takes, where drafts are verified. swapped: tokens of its KV that lie on the host. hit_tokens: found in the cache
     when let in, and loaded_tokens in the pool beyond it.
-    For the driver, in its own units, -1 where unknown: arrived, started, first, last (tokens received).
+    For the driver, in its own units, -1 where unknown: arrived, started, first, last (tokens received), paused (when
+    one that had answered lost its blocks, until its next token).
     """
 
     __slots__ = (
         "arrived", "computed", "decoding", "due", "ends", "first", "hit_tokens", "id", "joined", "last",
-        "loaded_tokens", "names", "order", "preemptions", "produced", "request", "started", "steps", "swapped",
-        "target",
+        "loaded_tokens", "names", "order", "paused", "preemptions", "produced", "request", "started", "steps",
+        "swapped", "target",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
@@ -29,7 +30,7 @@ class Entry:
         self.computed = self.produced = self.joined = self.ends = self.due = self.order = self.steps = 0
         self.swapped = self.hit_tokens = self.loaded_tokens = self.preemptions = 0
         self.decoding = False
-        self.arrived = self.started = self.first = self.last = -1
+        self.arrived = self.started = self.first = self.last = self.paused = -1
         self.names: list[tuple[int, int]] | None = None
 
     @property

@@ -59,7 +59,8 @@ class Step:
     """What runs together. decoding: requests with one token each, on context_tokens in the cache all together.
     swapped_tokens: tokens of KV that cross between host and device before it. loaded_tokens: of prompts that come from
     the pool of KV beyond the cache. ready: requests whose prompt another
-    instance has computed and that decode here for the first time."""
+    instance has computed and that decode here for the first time. lost: requests that lost their blocks before it;
+    resumed: of such ones those that decode in it because their KV came back from the host."""
 
     decoding: int
     context_tokens: int
@@ -67,6 +68,8 @@ class Step:
     swapped_tokens: int = 0
     loaded_tokens: int = 0
     ready: list[Entry] = field(default_factory=list)
+    lost: list[Entry] = field(default_factory=list)
+    resumed: list[Entry] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
@@ -103,6 +106,8 @@ class Scheduler:
         #: Why the first waiting request was not let in by the last plan: slots, kv, prefill (tokens), or "".
         self.blocked = ""
         self._swapped = 0
+        self._lost: list[Entry] = []  # by the plan that is made
+        self._joining: tuple[list[Entry], list[Entry]] = [], []  # ready and resumed, let in by a step of prompts
         self._settled = True
 
     @property
@@ -145,7 +150,9 @@ class Scheduler:
             return step
         if self._size and self._due[self._clock % self._size]:
             self._grow(self._clock)
-        step = Step(self._decoding, self._context())
+        step = Step(self._decoding, self._context(), ready=self._joining[0])
+        step.resumed = [entry for entry in self._joining[1] if entry.decoding]
+        self._joining = [], []
         budget = self.limits.max_num_batched_tokens - step.decoding * self._query
         if self._cut is not None:
             budget -= self._go_on(self._cut, budget, step)
@@ -156,6 +163,7 @@ class Scheduler:
         self._settled = self.preemptions == before  # else the next plan may let one in
         if self.preemptions != before:
             step.decoding, step.context_tokens = self._decoding, self._context()
+            step.lost, self._lost = self._lost, []
         step.swapped_tokens = self._swapped
         return step
 
@@ -164,7 +172,10 @@ class Scheduler:
         step, self.blocked, self._settled = Step(0, 0), "", True
         if self.waiting:
             self.blocked = self._admit(self.limits.max_num_batched_tokens, step)
-        step.decoding = step.context_tokens = 0  # what was copied back from the host decodes from the next step on
+        step.decoding = step.context_tokens = 0  # what is there without a prefill decodes from the next step on
+        for later, entries in zip(self._joining, (step.ready, step.resumed), strict=True):
+            later += entries
+        step.ready, step.resumed = [], []
         step.swapped_tokens = self._swapped
         return step
 
@@ -257,8 +268,7 @@ class Scheduler:
             self.running[entry.request.id] = entry
             step.loaded_tokens += entry.loaded_tokens
             if taken == 0:  # all computed: swapped in, or come from another instance
-                if entry.comes_ready:
-                    step.ready.append(entry)
+                (step.ready if entry.comes_ready else step.resumed).append(entry)
                 self._swapped += entry.swapped
                 entry.swapped = 0
                 self._decode(entry)
@@ -349,6 +359,7 @@ class Scheduler:
     def _preempt(self, entry: Entry) -> None:
         self.preemptions += 1
         entry.preemptions += 1
+        self._lost.append(entry)
         if entry is self._cut:
             self._cut = None
         held = entry.computed

@@ -68,8 +68,10 @@ def _at_slo(compared: dict[str, Any] | None, width: int) -> list[RenderableType]
 def _head(serving: dict[str, Any]) -> RenderableType:
     slo = f", {serving['request_goodput']:.2f} within the SLO" if serving["highest_rate"] else ""
     rejected = f", {serving['rejected']:,} rejected" if serving["rejected"] else ""
+    counted = round(serving["request_throughput"] * serving["duration_s"])
+    past = f", {counted:,} of them past the warm-up," if counted < serving["completed"] else ""
     lines: tuple[str, ...] = (
-        f"{serving['completed']:,} requests completed in {serving['duration_s']:,.1f} s{rejected}, "
+        f"{serving['completed']:,} requests completed{past} in {serving['duration_s']:,.1f} s{rejected}, "
         f"{serving['preemptions']:,} preemptions, {serving['steps']:,} steps, "
         f"{serving['mean_running']:.1f} requests in a mean step",
         f"{serving['request_throughput']:.2f} requests/s{slo}; {serving['output_throughput']:,.0f} output tokens/s, "

@@ -53,7 +53,7 @@ def loads_of_result(result: dict[str, Any]) -> tuple[Load, ...]:
     if not serving or not serving["completed"] or not serving.get("gap"):
         return ()
     traffic, gap = result["scenario"]["workload"]["traffic"], serving["gap"]
-    seconds_each = serving["duration_s"] / serving["completed"]
+    seconds_each = 1 / serving["request_throughput"]  # of those past the warm-up, which alone count in tokens/s
     output = serving["output_throughput"] * seconds_each
     clients = traffic.get("concurrency")
     rate = None if clients else traffic.get("rate") or serving["request_throughput"]
@@ -73,6 +73,7 @@ def loads_of_result(result: dict[str, Any]) -> tuple[Load, ...]:
                 ("device", gap["device_ms"]),
                 ("prefill", gap["prefill_ms"]),
                 ("engine", gap["engine_ms"]),
+                *([("preempted", gap["preempted_ms"])] if gap.get("preempted_ms") else []),
             ),
             ends=tuple(_ends(serving)),
         ),

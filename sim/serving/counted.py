@@ -7,10 +7,8 @@ run of steps is written out in one place, because here a call costs as much as t
 from __future__ import annotations
 
 from scenarios.serving.counting import CountedChunk, CountedSteps, CountingScheduler
-from scenarios.serving.entry import Entry
-from scenarios.serving.requests import Request
 from sim.serving.loop import Loop, steps_until
-from sim.serving.outcome import REASON_NUMBERS, Log
+from sim.serving.outcome import REASON_NUMBERS
 from sim.serving.prices import TICKS_PER_NS
 
 #: Steps of the loop before blocks are counted again, next to one for each running request: blocks are taken back and
@@ -28,7 +26,7 @@ class CountedLoop(Loop):
 
     scheduler: CountingScheduler
 
-    def run(self) -> tuple[list[Entry], list[Request], Log]:
+    def run(self) -> None:
         patience = 0
         while True:
             if patience <= 0:
@@ -37,7 +35,7 @@ class CountedLoop(Loop):
                     self._counted(counted)
                 patience = PATIENCE + len(self.scheduler.running)
             if not self.advance():
-                return self.done, self.rejected, self.log
+                return
             patience -= 1
 
     def _counted(self, steps: CountedSteps) -> None:
@@ -132,6 +130,9 @@ class CountedLoop(Loop):
         for entry, _, _, is_last in chunks:
             if entry.started < 0:
                 entry.started = now
-            if is_last and entry.first < 0:
-                entry.first = end
+            if is_last:
+                if entry.first < 0:
+                    entry.first = end
+                elif entry.paused >= 0:
+                    self._resume(entry, end)
         return end

@@ -23,7 +23,7 @@ from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.requests import Request
 from scenarios.serving.scheduler import Scheduler, Step
 from sim.engines.costs import EngineCosts
-from sim.serving.outcome import REASON_NUMBERS, Log
+from sim.serving.outcome import REASON_NUMBERS, Log, Pause
 from sim.serving.prices import TICKS_PER_NS, Piece, StepPrices
 
 #: As many steps at once as nothing stops.
@@ -80,6 +80,8 @@ class Loop:
         self.now = self.busy = 0
         self._began = self._ended = -1  # of the step before
         self.log = Log()
+        #: (request, from its last token before it lost its blocks, to the next one).
+        self.pauses: list[Pause] = []
         self.done: list[Entry] = []
         self.rejected: list[Request] = []
         self._next: int | None = None  # when the next request is with the scheduler
@@ -89,11 +91,10 @@ class Loop:
         self._pieces: dict[int, Piece] = {}  # the last of each number of decoding requests
         self.look()
 
-    def run(self) -> tuple[list[Entry], list[Request], Log]:
+    def run(self) -> None:
         """Serve until nothing is left. Raises RuntimeError where requests wait that nothing will ever serve."""
         while self.advance():
             pass
-        return self.done, self.rejected, self.log
 
     def look(self) -> None:
         """The client may have more to send."""
@@ -112,13 +113,16 @@ class Loop:
         if self._next is not None and self._next <= -(-seen // TICKS_PER_NS) * TICKS_PER_NS:
             self._receive(seen)
         step = self.scheduler.plan()
+        for entry in step.lost:
+            if entry.first >= 0 > entry.paused:
+                entry.paused = self.now
         if step.is_empty:
             if self._next is None:
                 if self.scheduler.waiting:
                     raise RuntimeError(f"{self.scheduler.waiting} requests wait for KV blocks that nobody holds")
                 return False
             self.now, self._ended = max(self.now, self._next), -1
-        elif step.chunks or step.swapped_tokens or step.ready:
+        elif step.chunks or step.swapped_tokens or step.ready or step.resumed:
             self._one(step)
         else:
             self._decodes(step, limit)
@@ -182,6 +186,8 @@ class Loop:
         for entry in step.ready:
             if entry.first < 0:
                 entry.first = self.now
+        for entry in step.resumed:
+            self._resume(entry, self.now)
 
     def _host(self, decoding: int, chunks: int, prompt_tokens: int) -> tuple[int, int]:
         """(visible, hidden) ticks of the engine's host in a step of `decoding` requests and `chunks` of prompts."""
@@ -244,8 +250,15 @@ class Loop:
         for entry in prefilled:
             if entry.first < 0:
                 entry.first = self.now
+            self._resume(entry, self.now)
         if ended:
             self._over(ended)
+
+    def _resume(self, entry: Entry, now: int) -> None:
+        """A token of a request comes now, perhaps the first since it lost its blocks."""
+        if entry.paused >= 0:
+            self.pauses.append((entry.id, entry.paused, now))
+            entry.paused = -1
 
     def _over(self, ended: list[Entry]) -> None:
         """The requests' last tokens came with the step that ends now."""

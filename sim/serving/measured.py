@@ -25,7 +25,7 @@ def measured_outcome(run: ServedRun) -> ServingOutcome:
     taken from steps of as many decodes without one."""
     requests, steps = run.requests, run.steps
     decoding, device = _ints(s.decoding for s in steps), _floats(s.device_ns for s in steps)
-    chunks = _ints(s.chunks for s in steps)
+    chunks, stalled = _ints(s.chunks for s in steps), _ints(s.stalled for s in steps)
     return ServingOutcome(
         ids=_ints(r.id for r in requests),
         arrived_ns=_ints(r.arrived_ns for r in requests),
@@ -50,7 +50,8 @@ def measured_outcome(run: ServedRun) -> ServingOutcome:
             alone_ns=np.where(chunks > 0, np.minimum(device, _alone(decoding, device, chunks)), device),
             device_ns=device,
             blocked=_ints(REASONS.index(s.blocked) for s in steps),
-            stalled=_ints(s.stalled for s in steps),
+            stalled=stalled,
+            gaps=np.where(decoding > 0, decoding, stalled),
         ),
     )
 

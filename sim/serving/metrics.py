@@ -2,7 +2,8 @@
 
 TTFT counts from arrival, queueing included. TPOT = (E2EL - TTFT) / (output tokens - 1), of requests with two or more.
 ITL is per gap between two tokens of a request, or with speculation between two steps, each of which a client receives
-in one piece. Percentiles are numpy's linear ones, over the requests past the warm-up (ITL: over all gaps).
+in one piece; where the request loses its blocks in between, the gap goes on until its next token. Percentiles are
+numpy's linear ones, over the requests past the warm-up and their gaps.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class ServingMetrics:
     request_goodput: requests a second that meet the SLO. saturated: requests wait for room most of the time, or their
     queue grows. limit: slots, kv, prefill (tokens of a step), engine or device.
     gap_*_ms: of the mean gap between two tokens, what the decode step takes on the device, what prefills in the same
-    steps add, and what the engine's host adds. faster_device_gain: by how much the mean gap would shrink if decode
-    steps took half the time on the device.
+    steps add, what the engine's host adds, and gaps in which a request lost its blocks. They sum to the mean ITL, or
+    with speculation to it over the tokens of a step. faster_device_gain: by how much the mean gap would shrink if
+    decode steps took half the time on the device.
     """
 
     completed: int
@@ -57,6 +59,7 @@ class ServingMetrics:
     gap_device_ms: float
     gap_prefill_ms: float
     gap_engine_ms: float
+    gap_preempted_ms: float
     faster_device_gain: float
     mean_running: float
     hidden_us: float
@@ -72,7 +75,7 @@ def metrics_of(outcome: ServingOutcome, engine: EngineCosts, slo: Slo | None = N
     tpot = (e2el - ttft)[several] / (outputs[several] - 1)
     duration_s = float(last.max() - arrived.min()) / 1e9 if len(last) else 0.0
     per_second = 1 / duration_s if duration_s else 0.0
-    device, prefill, added, gain = _gap(outcome, engine)
+    device, prefill, added, preempted, gain = _gap(outcome, engine)
     shares = _blocked_shares(outcome)
     saturated = bool(shares.max(initial=0.0) > SATURATED_SHARE) or _grows(outcome)
     steps = outcome.steps
@@ -94,6 +97,7 @@ def metrics_of(outcome: ServingOutcome, engine: EngineCosts, slo: Slo | None = N
         gap_device_ms=device,
         gap_prefill_ms=prefill,
         gap_engine_ms=added,
+        gap_preempted_ms=preempted,
         faster_device_gain=gain,
         mean_running=float((steps.total_ns * (steps.decoding + steps.stalled + steps.chunks)).sum()) / busy
         if busy
@@ -137,41 +141,45 @@ def weighted_percentiles(values: Floats, weights: Ints, percents: tuple[float, .
 
 
 def _itl(outcome: ServingOutcome) -> Spread:
-    """Every step is a gap of each request that decodes in it; what a preemption adds comes on top of one."""
-    values, weights = outcome.steps.gaps_ns()
-    values = values / 1e6
+    """Every step is a gap of each request that decodes in it, but for its first token."""
+    lengths, gaps = outcome.steps.gaps_ns()
+    kept = gaps > 0
+    values: Floats = np.concatenate((lengths[kept], outcome.pauses_ns.astype(np.float64))) / 1e6
+    weights = np.concatenate((gaps[kept], np.ones(len(outcome.pauses_ns), np.int64)))
     if not len(values):
         return Spread(0.0, 0.0, 0.0, 0.0)
     mean = float((values * weights).sum() / weights.sum())
     return Spread(mean, *weighted_percentiles(values, weights, (50, 90, 99)))
 
 
-def _gap(outcome: ServingOutcome, engine: EngineCosts) -> tuple[float, float, float, float]:
-    """(device, prefill, engine) ms of the mean gap between tokens, and how much of it a device twice as fast saves."""
+def _gap(outcome: ServingOutcome, engine: EngineCosts) -> tuple[float, float, float, float, float]:
+    """(device, prefill, engine, preempted) ms of the mean gap between tokens, and how much of it a device twice as fast
+    saves."""
     steps = outcome.steps
     grown = steps.more_ns * (steps.steps - 1) / 2  # of the mean step of a run over its first
-    weights = (steps.steps * steps.decoding).astype(np.float64)
-    total = float(weights.sum())
+    weights = (steps.steps * np.where(steps.decoding > 0, steps.gaps, 0)).astype(np.float64)
+    total = float(weights.sum()) + len(outcome.pauses_ns)
     if not total:
-        return 0.0, 0.0, 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0, 0.0
     mean = steps.first_ns + grown
     alone, device = steps.alone_ns + grown, steps.device_ns + grown
     host = np.array([engine.host_ns(1, 0) - engine.per_request_ns, engine.per_request_ns, engine.per_chunk_ns])
     host_ns = host[0] + host[1] * (steps.decoding + steps.chunks) + host[2] * steps.chunks
     hidden = engine.hidden_share * host_ns
     issue = np.where(steps.chunks > 0, engine.issue_mixed_ns, engine.issue_decode_ns)
-    faster = np.maximum(device - alone / 2, hidden + issue) + host_ns - hidden
+    faster = np.minimum(mean, np.maximum(device - alone / 2, hidden + issue) + host_ns - hidden)
 
     def per_gap(ns: Floats) -> float:
         return float((weights * ns).sum()) / total / 1e6 / outcome.tokens_per_step
 
+    preempted = float(outcome.pauses_ns.sum()) / total / 1e6 / outcome.tokens_per_step
     # Steps of prompts in which those that decode stand still are part of their gaps.
-    stalls = [
-        float((steps.stalled * ns).sum()) / total / 1e6 / outcome.tokens_per_step for ns in (device, mean - device)
-    ]
-    gap = per_gap(mean) + sum(stalls)
-    gain = 1 - (per_gap(faster) + sum(stalls)) / gap if gap else 0.0
-    return per_gap(alone), per_gap(device - alone) + stalls[0], per_gap(mean - device) + stalls[1], gain
+    stalled = steps.steps * np.where(steps.decoding > 0, 0, steps.gaps)
+    stalls = [float((stalled * ns).sum()) / total / 1e6 / outcome.tokens_per_step for ns in (device, mean - device)]
+    rest = preempted + sum(stalls)
+    gap = per_gap(mean) + rest
+    gain = 1 - (per_gap(faster) + rest) / gap if gap else 0.0
+    return per_gap(alone), per_gap(device - alone) + stalls[0], per_gap(mean - device) + stalls[1], preempted, gain
 
 
 def _hidden_us(outcome: ServingOutcome, engine: EngineCosts) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import field, fields, replace
 from operator import attrgetter
 from struct import Struct
 from typing import Any
@@ -22,6 +23,9 @@ Floats = NDArray[np.float64]
 #: Why a request that waits was not let in, as numbers of the log.
 REASONS = ("", "slots", "kv", "prefill")
 REASON_NUMBERS = {reason: number for number, reason in enumerate(REASONS)}
+
+#: (request, ticks at which it had the last token before it lost its blocks, and the next one).
+Pause = tuple[int, int, int]
 
 
 class Log:
@@ -44,7 +48,7 @@ class Log:
         self._stalls.append((len(self.cells) // (8 * self.COLUMNS) - 1, requests))
 
     def steps(self) -> Steps:
-        """As columns."""
+        """As columns; `gaps` are all that decode."""
         start, decoding, steps, first, more, chunks, alone, device, blocked = (
             np.frombuffer(self.cells, np.float64).reshape(-1, self.COLUMNS).T
         )
@@ -62,13 +66,15 @@ class Log:
             device_ns=device / TICKS_PER_NS,
             blocked=blocked.astype(np.int64),
             stalled=stalled,
+            gaps=decoding.astype(np.int64),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
     """The log as columns, ns (floats, below a nanosecond exact): one row a run of equal steps. stalled: requests that
-    decode but stand still while prompts go first."""
+    decode but stand still while prompts go first. gaps: of requests past the warm-up, those for which each step is a
+    gap between two of their tokens, or part of one where nothing decodes."""
 
     start_ns: Floats
     decoding: Ints
@@ -80,6 +86,7 @@ class Steps:
     device_ns: Floats
     blocked: Ints
     stalled: Ints
+    gaps: Ints
 
     @property
     def total_ns(self) -> Floats:
@@ -92,26 +99,27 @@ class Steps:
         return self.steps * self.device_ns + self.more_ns * (self.steps * (self.steps - 1) / 2)
 
     def each_ns(self) -> tuple[Floats, Ints]:
-        """(length, decoding requests) of every single step."""
+        """(length, requests for which it is a gap) of every single step."""
         number = np.arange(int(self.steps.sum())) - np.repeat(np.cumsum(self.steps) - self.steps, self.steps)
         lengths = np.repeat(self.first_ns, self.steps) + number * np.repeat(self.more_ns, self.steps)
-        return lengths, np.repeat(self.decoding, self.steps)
+        return lengths, np.repeat(self.gaps, self.steps)
 
     def gaps_ns(self) -> tuple[Floats, Ints]:
         """(from token to token, how many requests) of every step in which some decode: its length, and for those that
         stood still before it, that of the steps with prompts in between."""
-        lengths, decoding = self.each_ns()
-        kept = decoding > 0
-        values, weights = lengths[kept], decoding[kept]
-        if not self.stalled.any():
+        lengths, gaps = self.each_ns()
+        kept = np.repeat(self.decoding > 0, self.steps)
+        values, weights = lengths[kept], gaps[kept]
+        stalled = np.where(self.decoding > 0, 0, self.gaps)
+        if not stalled.any():
             return values, weights
         before = np.cumsum(np.where(self.decoding > 0, self.steps, 0))  # decode steps up to each run's end
         waits: dict[int, list[tuple[float, int]]] = {}  # by decode step: how long who waited, the last to come first
-        for run in np.flatnonzero(self.stalled):
+        for run in np.flatnonzero(stalled):
             group = waits.setdefault(int(before[run]), [])
             known, ns = sum(count for _, count in group), float(self.first_ns[run])
             group[:] = [(wait + ns, count) for wait, count in group]
-            group.append((ns, int(self.stalled[run]) - known))
+            group.append((ns, int(stalled[run]) - known))
         added = [(step, wait, count) for step, group in waits.items() for wait, count in group if step < len(values)]
         at = np.array([step for step, _, _ in added], np.int64)
         late = np.array([count for _, _, count in added], np.int64)
@@ -138,7 +146,8 @@ class ServingOutcome:
 
     started: when it was first let in. counted: whether it is past the warm-up. rejected: requests that are longer than
     allowed or than the cache holds. tokens_per_step: that a decode step yields for one request. instances: of a fleet
-    behind a router. transfer_wait_ns: from the end of a prefill to its KV at the decode instance, mean.
+    behind a router. pauses_ns: gaps between tokens, of requests past the warm-up, in which they lost their blocks.
+    transfer_wait_ns: from the end of a prefill to its KV at the decode instance, mean.
     """
 
     ids: Ints
@@ -159,6 +168,7 @@ class ServingOutcome:
     tokens_per_step: float = 1.0
     instances: tuple[InstanceUse, ...] = ()
     transfer_wait_ns: float = 0.0
+    pauses_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def step_count(self) -> int:
@@ -176,7 +186,12 @@ class ServingOutcome:
 
 
 def outcome_of(
-    load: Load, done: list[Entry], rejected: list[Request], log: Log, scheduler: Scheduler
+    load: Load,
+    done: list[Entry],
+    rejected: list[Request],
+    log: Log,
+    scheduler: Scheduler,
+    pauses: Sequence[Pause] = (),
 ) -> ServingOutcome:
     """The outcome of a run that is over."""
     done = sorted(done, key=attrgetter("id"))
@@ -186,24 +201,37 @@ def outcome_of(
         return np.array([-(-at // TICKS_PER_NS) for at in ticks], np.int64)
 
     ids = np.array([entry.id for entry in done], np.int64)
+    warmup = {request.id for request in load.requests[: load.warmup]}
+    counted = np.array([entry.id not in warmup for entry in done], np.bool_)
+    first_ns, last_ns = ns([entry.first for entry in done]), ns([entry.last for entry in done])
+    lost_ns, back_ns = (ns([pause[at] for pause in pauses if pause[0] not in warmup]) for at in (1, 2))
+    steps = log.steps()
+    gaps = _inside(first_ns[counted], last_ns[counted], steps) - _inside(lost_ns, back_ns, steps)
     return ServingOutcome(
         ids=ids,
         arrived_ns=np.array([entry.arrived for entry in done], np.int64),
         started_ns=ns([entry.started for entry in done]),
-        first_ns=ns([entry.first for entry in done]),
-        last_ns=ns([entry.last for entry in done]),
+        first_ns=first_ns,
+        last_ns=last_ns,
         input_tokens=np.array([request.input_tokens for request in requests], np.int64),
         output_tokens=np.array([request.output_tokens for request in requests], np.int64),
-        counted=~np.isin(ids, [request.id for request in load.requests[: load.warmup]]),
+        counted=counted,
         rejected=len(rejected),
         preemptions=scheduler.preemptions,
         usage_peak=scheduler.kv.usage_peak,
         hit_tokens=scheduler.kv.hit_tokens,
         asked_tokens=scheduler.kv.asked_tokens,
         loaded_tokens=scheduler.kv.loaded_tokens,
-        steps=log.steps(),
+        steps=replace(steps, gaps=gaps),
         tokens_per_step=scheduler.drafts.tokens_per_step if scheduler.drafts else 1.0,
+        pauses_ns=back_ns - lost_ns,
     )
+
+
+def _inside(from_ns: Ints, to_ns: Ints, steps: Steps) -> Ints:
+    """How many of the times, each rounded up to a nanosecond, hold the start of each run of steps."""
+    started, over = (np.searchsorted(np.sort(ns), steps.start_ns + 1, side="left") for ns in (from_ns, to_ns))
+    return (started - over).astype(np.int64)
 
 
 def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
@@ -224,11 +252,14 @@ def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
             "counted",
         )
     }
+    pauses = np.concatenate([o.pauses_ns for o in outcomes])
     sums = {name: sum(getattr(o, name) for o in outcomes) for name in _COUNTS}
     steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in outcomes]) for f in fields(Steps)}
     peak = max(o.usage_peak for o in outcomes)
     yielded = outcomes[0].tokens_per_step
-    return ServingOutcome(**columns, **sums, usage_peak=peak, steps=Steps(**steps), tokens_per_step=yielded)
+    return ServingOutcome(
+        **columns, **sums, usage_peak=peak, steps=Steps(**steps), tokens_per_step=yielded, pauses_ns=pauses
+    )
 
 
 def after_prefill(prefill: ServingOutcome, decode: ServingOutcome) -> ServingOutcome:

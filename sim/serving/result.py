@@ -207,6 +207,7 @@ def gap_parts(metrics: ServingMetrics) -> dict[str, float]:
         "device_ms": metrics.gap_device_ms,
         "prefill_ms": metrics.gap_prefill_ms,
         "engine_ms": metrics.gap_engine_ms,
+        "preempted_ms": metrics.gap_preempted_ms,
         "faster_device_gain": metrics.faster_device_gain,
     }
 
@@ -241,7 +242,7 @@ def _spread(name: str, metrics: ServingMetrics, ends: tuple[ServingMetrics, Serv
 
 def evidence(metrics: ServingMetrics) -> str:
     """Why `limit` is what it is."""
-    gap = metrics.gap_device_ms + metrics.gap_prefill_ms + metrics.gap_engine_ms
+    gap = metrics.gap_device_ms + metrics.gap_prefill_ms + metrics.gap_engine_ms + metrics.gap_preempted_ms
     if metrics.saturated:
         lacking = {
             "slots": "engine.max_num_seqs requests run, and others wait for a slot",
@@ -255,5 +256,7 @@ def evidence(metrics: ServingMetrics) -> str:
         f"a token takes {gap:.1f} ms: {metrics.gap_device_ms:.1f} the decode step, {metrics.gap_prefill_ms:.1f} "
         f"prefills in the same step, {metrics.gap_engine_ms:.1f} the engine's host"
     )
+    if metrics.gap_preempted_ms:
+        parts += f", {metrics.gap_preempted_ms:.1f} gaps in which a request lost its blocks"
     nothing = ", so a second card would buy little" if metrics.faster_device_gain < NEGLIGIBLE_GAIN else ""
     return f"{parts}; a decode step half as long would save {metrics.faster_device_gain:.0%} of it{nothing}"

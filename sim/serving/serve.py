@@ -40,7 +40,8 @@ def serve(
     collects = gc.isenabled()
     gc.disable()  # nothing here is a circle, and looking for some in a million objects takes a third of the time
     try:
-        return outcome_of(load, *loop.run(), scheduler)
+        loop.run()
+        return outcome_of(load, loop.done, loop.rejected, loop.log, scheduler, loop.pauses)
     finally:
         if collects:
             gc.enable()

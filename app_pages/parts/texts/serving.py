@@ -49,6 +49,10 @@ TEXTS: Table = {
         "From token to token {gap} ms pass, averaged over tokens (TPOT is averaged over requests): {device} the decode step, {prefill} prefills in the same step, {engine} the engine's host that nothing hides.",
         "token 之间平均 {gap} ms（按 token 平均；TPOT 按请求平均）：解码步 {device}，同一步中的预填充 {prefill}，未被隐藏的引擎 Host {engine}。",
     ),
+    "held_lost": (
+        " Gaps in which a request lost its blocks: {ms} ms of it.",
+        "其中请求失去 KV 块的间隔占 {ms} ms。",
+    ),
     "second_card": (
         "A decode step half as long would save {gain} of it{little}.",
         "解码步缩短一半可节省 {gain}{little}。",

@@ -102,6 +102,13 @@ def test_a_client_that_waits_sends_when_the_last_token_came_from_the_decode_inst
     assert outcome.last_ns.tolist() == [8120, 2 * 8120]
 
 
+def test_the_step_of_a_first_token_is_no_gap() -> None:
+    load = random_load(60, 5, 3000)
+    outcome = Fleet(load, engines(2), "round_robin", 1000, engines(2), Transfer(2.0, 1.0, 100, 1)).run()
+    steps = outcome.steps
+    assert int((steps.steps * steps.gaps).sum()) == int((outcome.output_tokens - 1).sum())
+
+
 def test_what_never_fits_is_sent_back_at_once() -> None:
     load = Load((Request(0, 0, 10, 3), Request(1, 0, 90, 20), Request(2, 0, 10, 2)))
     outcome = Fleet(load, engines(1, blocks=4), "round_robin", 100, engines(1), Transfer(2.0, 1.0)).run()
@@ -231,3 +238,14 @@ def test_a_prefill_instance_that_cannot_be_is_named() -> None:
 def test_a_fleet_gives_the_same_twice() -> None:
     first, again = (served("engine.data_parallel_size=2", "engine.router=least_loaded") for _ in range(2))
     assert first == again
+
+
+def test_what_comes_ready_has_its_first_token_where_prompts_go_first() -> None:
+    limits = Limits(8, 64, prefill_first=True)
+    load = random_load(60, 5, 3000)
+    front, back = engines(1, limits=limits), engines(2, limits=limits)
+    outcome = Fleet(load, back, "round_robin", 1000, front, Transfer(2.0, 1.0, 100, 1)).run()
+    assert len(outcome.ids) == 60
+    assert (outcome.arrived_ns < outcome.first_ns).all()
+    assert (outcome.first_ns <= outcome.last_ns).all()
+    assert int((outcome.steps.steps * outcome.steps.gaps).sum()) == int((outcome.output_tokens - 1).sum())

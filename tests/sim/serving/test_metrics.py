@@ -84,3 +84,44 @@ def test_a_faster_device_gains_nothing_where_the_engine_is_the_longer() -> None:
     requests = tuple(Request(n, n * 50 * MS, 8, 33) for n in range(30))
     metrics = run(Load(requests), decode=MS // 2, per_step_ns=2 * MS, hidden_share=1.0)
     assert (metrics.limit, metrics.faster_device_gain) == ("engine", pytest.approx(0))
+
+
+@pytest.mark.parametrize("blocks", [400, 14])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(("swap", "warmup"), [(False, 0), (True, 0), (False, 25)])
+def test_gaps_are_those_of_the_requests_that_count(blocks: int, first: bool, swap: bool, warmup: int) -> None:
+    # Whatever is preempted, N tokens have N - 1 gaps, and these last from the first token to the last.
+    rng = np.random.default_rng(1)
+    rows = zip(np.cumsum(rng.integers(0, 6 * MS, 90)).tolist(), rng.integers(1, 60, (90, 2)).tolist(), strict=True)
+    load = Load(tuple(Request(n, at, *lengths) for n, (at, lengths) in enumerate(rows)), warmup=warmup)
+    costs = EngineCosts(per_step_ns=MS // 2, hidden_share=0.25)
+    outcome = serve(
+        load,
+        Limits(8, 64, swap=swap, prefill_first=first),
+        PagedCache(blocks, 16),
+        FixedPrices(MS, 3 * MS),
+        costs,
+        kv_bytes_per_token=1000,
+    )
+    metrics, kept = metrics_of(outcome, costs), outcome.counted
+    gaps = int((outcome.output_tokens[kept] - 1).sum())
+    counts = outcome.steps.gaps_ns()[1]
+    assert counts.min() >= 0
+    assert int(counts.sum()) + len(outcome.pauses_ns) == gaps
+    assert metrics.itl_ms.mean == pytest.approx((outcome.last_ns - outcome.first_ns)[kept].sum() / 1e6 / gaps, rel=1e-6)
+    parts = metrics.gap_device_ms + metrics.gap_prefill_ms + metrics.gap_engine_ms + metrics.gap_preempted_ms
+    assert parts == pytest.approx(metrics.itl_ms.mean)
+    assert (outcome.preemptions > 0) == (metrics.gap_preempted_ms > 0) == (blocks == 14)
+
+
+def test_a_request_that_loses_its_blocks_has_one_long_gap() -> None:
+    # Two blocks: request 1 loses its own when request 0's is full, and is computed again when that one has ended.
+    load = Load((Request(0, 0, 16, 3), Request(1, 0, 16, 3)))
+    outcome = serve(load, Limits(4, 100), PagedCache(2, 16), FixedPrices(MS, 5 * MS), EngineCosts())
+    metrics = metrics_of(outcome, EngineCosts())
+    # Tokens of request 0 at 5, 6 and 7 ms; of request 1 at 5, 12 (a prefill of 17 tokens) and 13 ms.
+    assert outcome.last_ns.tolist() == [7 * MS, 13 * MS]
+    assert outcome.pauses_ns.tolist() == [7 * MS]
+    assert (metrics.itl_ms.mean, metrics.itl_ms.p50) == pytest.approx((2.5, 1.0))
+    assert metrics.itl_ms.p99 == pytest.approx(np.percentile([1, 1, 1, 7], 99))
+    assert metrics.gap_preempted_ms == pytest.approx(7 / 4)
