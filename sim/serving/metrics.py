@@ -33,7 +33,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ServingMetrics:
-    """duration_s: from the first counted arrival to the last counted token; throughputs are per second of it.
+    """duration_s: from the first arrival to the last token; with a warm-up from when the first request past it was let
+    in (what it waited for was the warm-up's) to the last token of one past it. Throughputs are per second of it.
 
     request_goodput: requests a second that meet the SLO. saturated: requests wait for room most of the time, or their
     queue grows. limit: slots, kv, prefill (tokens of a step), engine or device.
@@ -73,7 +74,8 @@ def metrics_of(outcome: ServingOutcome, engine: EngineCosts, slo: Slo | None = N
     ttft, e2el = (first - arrived) / 1e6, (last - arrived) / 1e6
     several = outputs > 1
     tpot = (e2el - ttft)[several] / (outputs[several] - 1)
-    duration_s = float(last.max() - arrived.min()) / 1e9 if len(last) else 0.0
+    since = arrived if kept.all() else outcome.started_ns[kept]
+    duration_s = float(last.max() - since.min()) / 1e9 if len(last) else 0.0
     per_second = 1 / duration_s if duration_s else 0.0
     device, prefill, added, preempted, gain = _gap(outcome, engine)
     shares = _blocked_shares(outcome)

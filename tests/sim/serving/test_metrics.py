@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,15 @@ def test_requests_of_the_warm_up_do_not_count() -> None:
     requests = tuple(Request(n, n * 100 * MS, 8, 11) for n in range(10))
     metrics = run(Load(requests, warmup=4))
     assert metrics.request_throughput * metrics.duration_s == pytest.approx(6)
+
+
+@pytest.mark.parametrize("concurrency", [None, 40])
+def test_a_warm_up_that_others_wait_for_takes_nothing_from_the_throughput(concurrency: int | None) -> None:
+    # All are there at once, four run at a time: 4 tokens a millisecond, but for steps with prompts and the ends.
+    load = Load(tuple(Request(n, 0, 8, 33) for n in range(400)), concurrency)
+    rates = [run(replace(load, warmup=warmup), slots=4).output_throughput for warmup in (0, 100, 200, 300)]
+    assert rates == pytest.approx([rates[0]] * 4, rel=0.02)
+    assert rates[0] == pytest.approx(4000, rel=0.03)
 
 
 @pytest.mark.parametrize(
