@@ -130,12 +130,13 @@ def _benches(scenario: str, sets: Sequence[str], tests: Sequence[LoadTest]) -> t
 
 
 def _requests(test: LoadTest) -> Load:
-    """Requests like those of a load test: as many, at the same distances on average, all of its mean lengths."""
+    """Requests like those of a load test: as many, at its very rate in the mean of what is drawn, as `vllm bench serve`
+    has it, all of its mean lengths."""
     number = max(1, min(test.requests, MAX_REQUESTS))
     gaps = np.zeros(number)
     if test.rate:
         gaps = np.random.default_rng(0).exponential(size=number) if test.arrival == "poisson" else np.ones(number)
-        gaps *= 1e9 / test.rate
+        gaps *= 1e9 / test.rate * number / gaps.sum()
     times = (np.cumsum(gaps) - gaps[0]).astype(int).tolist()
     sent = (Request(n, at, test.input_tokens, test.output_tokens) for n, at in enumerate(times))
     return Load(tuple(sent), test.concurrency if test.arrival == "closed" else None)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from scenarios.exchange.load_tests import read_load_tests
 from sim.engines.profile import load_engine
+from sim.fitting import bench_file
 
 SCENARIO = """
 model: Qwen3-0.6B
@@ -30,6 +32,21 @@ def put(folder: Path, bench: Any = BENCH) -> tuple[Path, Path, Path]:
     scenario.write_text(SCENARIO, encoding="utf-8")
     result.write_text(json.dumps(bench), encoding="utf-8")
     return scenario, result, folder / "engine.yaml"
+
+
+@pytest.mark.parametrize("requests", [40, 300, 100_000])
+def test_a_load_test_is_fitted_to_at_the_rate_that_it_had(tmp_path: Path, requests: int) -> None:
+    bench = {
+        **BENCH,
+        "request_rate": 4.0,
+        "max_concurrency": None,
+        "completed": requests,
+        "total_output_tokens": 64 * requests,
+    }
+    _, path, _ = put(tmp_path, bench)
+    load = bench_file._requests(read_load_tests(path)[0])
+    first, last = load.requests[0].arrival_ns, load.requests[-1].arrival_ns
+    assert (len(load.requests) - 1) / (last - first) * 1e9 == pytest.approx(4.0, rel=0.05)
 
 
 @pytest.mark.slow
