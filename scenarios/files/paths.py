@@ -6,6 +6,9 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+#: When a file was last written, its bytes and its number on the disk.
+Stamp = tuple[int, int, int]
+
 
 def is_file(path: Path) -> bool:
     """Whether `path` is a regular file; False for a name that is too long, or that may not be looked at."""
@@ -29,6 +32,12 @@ def expanded(path: Path) -> Path:
         return path.expanduser()
     except RuntimeError:
         return path
+
+
+def stamp_of(path: Path) -> Stamp:
+    """What tells a file from what it was before it was written again."""
+    state = path.stat()
+    return state.st_mtime_ns, state.st_size, state.st_ino
 
 
 def listed(folder: Path, pattern: str) -> tuple[Path, ...]:

@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictInt, StrictStr, model_validator
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
+from scenarios.files.paths import Stamp, stamp_of
 from scenarios.files.validation import validate
 from scenarios.loader import Loaded, folder_of, located
 from scenarios.records import dataclass
@@ -199,15 +200,19 @@ def engine_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
-@lru_cache(maxsize=32)
 def load_engine(name_or_path: str) -> EngineProfile:
-    """The engine profile called `name_or_path`: a shipped name, or a YAML file.
+    """The engine profile called `name_or_path`: a shipped name, or a YAML file, read again when it was written again.
 
     Raises ScenarioError with the nearest name where there is none, with file, line and column of every mistake in the
     file.
     """
-    document = resolve_profile(find_engine(name_or_path), find_engine, SHIPPED)
-    file = validate(document, EngineFile)
+    path = find_engine(name_or_path)
+    return _loaded(path, stamp_of(path))
+
+
+@lru_cache(maxsize=32)
+def _loaded(path: Path, stamp: Stamp) -> EngineProfile:
+    file = validate(resolve_profile(path, find_engine, SHIPPED), EngineFile)
     return EngineProfile(file.name, file)
 
 

@@ -22,7 +22,7 @@ from sim.collective.price import price_collective
 from sim.fitting.robust import covering, fit_logs, intervals
 from sim.hardware.files import write_numbers
 from sim.hardware.numbers import with_numbers
-from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
+from sim.hardware.profile import SHIPPED, HardwareProfile, read_hardware
 from sim.predict.uncertainty import Z90
 
 
@@ -113,7 +113,7 @@ def calibrate(
     done = []
     for links in FAMILIES:
         path = folder / f"{links.into}.yaml"
-        hw = with_links(load_hardware.__wrapped__(str(path)), links.parameters)
+        hw = with_links(read_hardware(path), links.parameters)
         values = fit(links, [row for rows in points(links).values() for row in rows], hw)
         errors = held_out(links, hw) if check else []
         if errors and links.into == "atlas_a3_die":

@@ -19,7 +19,7 @@ from sim.accuracy.reference import reference_csv
 from sim.fitting.collectives import with_links
 from sim.fitting.robust import fit_logs
 from sim.hardware.files import write_numbers
-from sim.hardware.profile import HardwareProfile, load_hardware
+from sim.hardware.profile import HardwareProfile, read_hardware
 from sim.kernel.exchange import exchange_ns
 
 #: Where the fit starts, us.
@@ -69,7 +69,7 @@ def fit(measured: list[ExchangeRow], hw: HardwareProfile) -> dict[str, float]:
 def calibrate(folder: Path) -> dict[str, float]:
     """Fit and write into the profile in `folder`; intervals are the ends over fits that leave one group size out."""
     path = folder / f"{PROFILE}.yaml"
-    hw = load_hardware.__wrapped__(str(path))
+    hw = read_hardware(path)
     measured = rows()
     values = fit(measured, hw)
     sizes = sorted({row.shape.ranks for row in measured})

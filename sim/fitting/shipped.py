@@ -39,7 +39,7 @@ from sim.fitting.robust import family_sigmas
 from sim.fitting.vector import FAMILY, Laws, VectorRow, fit_laws, law_numbers, laws_table, unseen, vector_rows
 from sim.hardware.files import write_numbers
 from sim.hardware.numbers import with_numbers
-from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware
+from sim.hardware.profile import SHIPPED, HardwareProfile, load_hardware, read_hardware
 
 
 def _own(program: str, **effects: float) -> Block:
@@ -120,7 +120,7 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
         write_numbers(folder / f"{stage.into}.yaml", starts, {})
     for stage in STAGES:
         # Not remembered: the files change under it.
-        bases = {name: load_hardware.__wrapped__(str(folder / f"{name}.yaml")) for name in stage.hardware}
+        bases = {name: read_hardware(folder / f"{name}.yaml") for name in stage.hardware}
         samples = read_samples(hardware=stage.hardware, use=stage.use)
         for block in stage.blocks:  # once without reports: blocks lean on each other's numbers a little
             if rows := rows_of_block(block, samples, bases):
@@ -141,10 +141,10 @@ def calibrate(folder: Path, draws: int = 0, check: bool = True) -> list[tuple[St
         done += [(stage, report) for report in reports]
     fit_vector(folder, check)  # at the rates of HBM that the products have
     base = folder / "atlas_a2_910b2.yaml"
-    write_numbers(base, fit_host(load_hardware.__wrapped__(str(base))), {})
+    write_numbers(base, fit_host(read_hardware(base)), {})
     calibrate_links(folder, draws, check)
     calibrate_exchange(folder)
-    write_numbers(base, fit_rank_skew(load_hardware.__wrapped__(str(folder / "atlas_a3_die.yaml"))), {})
+    write_numbers(base, fit_rank_skew(read_hardware(folder / "atlas_a3_die.yaml")), {})
     return done
 
 
@@ -154,7 +154,7 @@ def fit_vector(folder: Path, check: bool) -> dict[str, list[tuple[VectorRow, flo
     Returns (row, log error) of fits that have not seen the row's shape, by profile; none without `check`.
     """
     names = (*VECTOR_HARDWARE, "950pr")
-    bases = {name: load_hardware.__wrapped__(str(folder / f"{name}.yaml")) for name in names}
+    bases = {name: read_hardware(folder / f"{name}.yaml") for name in names}
     rows = two_stack_rows(bases)
     laws = fit_laws(rows)
     _write_laws(folder / "atlas_a2_910b2.yaml", laws, rows)

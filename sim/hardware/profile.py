@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, creat
 
 from scenarios.errors import ScenarioError, did_you_mean, quoted
 from scenarios.files.document import Document, Entry, Node
-from scenarios.files.paths import is_file
+from scenarios.files.paths import Stamp, is_file, stamp_of
 from scenarios.files.validation import validate
 from scenarios.files.yaml12 import read_document
 from scenarios.records import dataclass
@@ -176,14 +176,24 @@ def hardware_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
-@lru_cache(maxsize=32)
 def load_hardware(name_or_path: str) -> HardwareProfile:
-    """The profile called `name_or_path`: a shipped name, an alias, or a YAML file.
+    """The profile called `name_or_path`: a shipped name, an alias, or a YAML file, read again once written again.
 
     Raises HardwareError with the nearest name where there is none, ScenarioError with file, line and column of every
     mistake in the file.
     """
-    return from_profile(validate(resolve_profile(find_profile(name_or_path), find_profile, SHIPPED), ProfileFile))
+    path = find_profile(name_or_path)
+    return _loaded(path, stamp_of(path))
+
+
+@lru_cache(maxsize=32)
+def _loaded(path: Path, stamp: Stamp) -> HardwareProfile:
+    return read_hardware(path)
+
+
+def read_hardware(path: Path) -> HardwareProfile:
+    """The profile in a file, not remembered. Raises as `load_hardware`."""
+    return from_profile(validate(resolve_profile(path, find_profile, SHIPPED), ProfileFile))
 
 
 def from_profile(profile: ProfileFile) -> HardwareProfile:

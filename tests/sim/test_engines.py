@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import exp, hypot, log, prod, sqrt
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from scenarios.errors import ScenarioError
 from scenarios.loader import load_text
 from sim.engines.costs import EngineCosts
 from sim.engines.ends import ends, moved
-from sim.engines.profile import EngineProfile, engine_names, engine_of, load_engine, shipped_engine_of
+from sim.engines.profile import SHIPPED, EngineProfile, engine_names, engine_of, load_engine, shipped_engine_of
 from sim.engines.write import engine_text
+from sim.hardware.profile import SHIPPED as HARDWARE
+from sim.hardware.profile import load_hardware
 
 MS = 1_000_000
 
@@ -245,3 +248,21 @@ def test_a_written_profile_is_read_again(name: str, tmp_path: Path) -> None:
     file.write_text(engine_text(load_engine(name)), encoding="utf-8")
     complete = load_engine(name).profile.model_copy(update={"extends": None})
     assert load_engine(str(file)).profile == complete
+
+
+def test_a_profile_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    text = (SHIPPED / "healthy.yaml").read_text(encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
+    before = load_engine(str(path))
+    assert load_engine(str(path)) is before
+    path.write_text(text.replace("name: healthy", "name: another"), encoding="utf-8")
+    assert (before.name, load_engine(str(path)).name) == ("healthy", "another")
+
+
+def test_a_hardware_profile_too(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    text = (HARDWARE / "generic.yaml").read_text(encoding="utf-8")
+    for name in ("one", "another"):
+        path.write_text(re.sub("^name: .*$", f"name: {name}", text, flags=re.MULTILINE), encoding="utf-8")
+        assert load_hardware(str(path)).name == name
