@@ -52,6 +52,7 @@ def measured_outcome(run: ServedRun) -> ServingOutcome:
             blocked=_ints(REASONS.index(s.blocked) for s in steps),
             stalled=stalled,
             gaps=np.where(decoding > 0, decoding, stalled),
+            instance=np.zeros(len(steps), np.int64),
         ),
     )
 

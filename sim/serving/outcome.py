@@ -67,6 +67,7 @@ class Log:
             blocked=blocked.astype(np.int64),
             stalled=stalled,
             gaps=decoding.astype(np.int64),
+            instance=np.zeros(len(start), np.int64),
         )
 
 
@@ -74,7 +75,7 @@ class Log:
 class Steps:
     """The log as columns, ns (floats, below a nanosecond exact): one row a run of equal steps. stalled: requests that
     decode but stand still while prompts go first. gaps: of requests past the warm-up, those for which each step is a
-    gap between two of their tokens, or part of one where nothing decodes."""
+    gap between two of their tokens, or part of one where nothing decodes. instance: of several engines the one."""
 
     start_ns: Floats
     decoding: Ints
@@ -87,6 +88,7 @@ class Steps:
     blocked: Ints
     stalled: Ints
     gaps: Ints
+    instance: Ints
 
     @property
     def total_ns(self) -> Floats:
@@ -254,19 +256,16 @@ def merged(outcomes: list[ServingOutcome]) -> ServingOutcome:
     }
     pauses = np.concatenate([o.pauses_ns for o in outcomes])
     sums = {name: sum(getattr(o, name) for o in outcomes) for name in _COUNTS}
-    steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in outcomes]) for f in fields(Steps)}
+    steps = _joined([o.steps for o in outcomes])
     peak = max(o.usage_peak for o in outcomes)
     yielded = outcomes[0].tokens_per_step
-    return ServingOutcome(
-        **columns, **sums, usage_peak=peak, steps=Steps(**steps), tokens_per_step=yielded, pauses_ns=pauses
-    )
+    return ServingOutcome(**columns, **sums, usage_peak=peak, steps=steps, tokens_per_step=yielded, pauses_ns=pauses)
 
 
 def after_prefill(prefill: ServingOutcome, decode: ServingOutcome) -> ServingOutcome:
     """Requests that were prefilled in one place and decoded in another: they arrived and were let in at the first, and
     their tokens came from the second."""
     place = np.searchsorted(prefill.ids, decode.ids)
-    steps = {f.name: np.concatenate([getattr(o.steps, f.name) for o in (prefill, decode)]) for f in fields(Steps)}
     return replace(
         decode,
         arrived_ns=prefill.arrived_ns[place],
@@ -275,8 +274,16 @@ def after_prefill(prefill: ServingOutcome, decode: ServingOutcome) -> ServingOut
         hit_tokens=prefill.hit_tokens,
         asked_tokens=prefill.asked_tokens,
         loaded_tokens=prefill.loaded_tokens,
-        steps=Steps(**steps),
+        steps=_joined([prefill.steps, decode.steps]),
     )
+
+
+def _joined(parts: Sequence[Steps]) -> Steps:
+    """Steps one part after the other, their instances numbered on."""
+    columns = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Steps)}
+    before = np.cumsum([0, *(int(part.instance.max(initial=0)) + 1 for part in parts)])[:-1]
+    columns["instance"] += np.repeat(before, [len(part.instance) for part in parts])
+    return Steps(**columns)
 
 
 _COUNTS = ("rejected", "preemptions", "hit_tokens", "asked_tokens", "loaded_tokens")

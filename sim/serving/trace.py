@@ -7,6 +7,8 @@ import json
 import os
 from typing import Any
 
+import numpy as np
+
 from scenarios.files.atomic import write_text
 from sim.serving.outcome import ServingOutcome
 
@@ -72,14 +74,22 @@ def _events(outcome: ServingOutcome, requests: str, counters: str, pid: int) -> 
             for name, start, end in parts
             if end > start
         ]
-    steps = outcome.steps
-    for start, decoding, chunks in zip(
-        steps.start_ns.tolist(), steps.decoding.tolist(), steps.chunks.tolist(), strict=True
-    ):
+    steps, names = outcome.steps, _counters(outcome)
+    order = np.argsort(steps.start_ns, kind="stable")
+    of_steps = (steps.start_ns, steps.decoding, steps.chunks, steps.instance)
+    for start, decoding, chunks, instance in zip(*(column[order].tolist() for column in of_steps), strict=True):
         if len(events) > 10 * MAX_REQUESTS:
             break
         running = {"decoding": decoding, "prefills": chunks}
-        events.append(
-            {"name": "running", "ph": "C", "pid": pid + 1, "tid": 0, "ts": round(start / 1000, 3), "args": running}
-        )
+        at = {"pid": pid + 1, "tid": 0, "ts": round(start / 1000, 3)}
+        events.append({"name": names[instance], "ph": "C", **at, "args": running})
     return events
+
+
+def _counters(outcome: ServingOutcome) -> list[str]:
+    """What the counter of each instance is called: by role and number where there are several."""
+    number = int(outcome.steps.instance.max(initial=0)) + 1
+    if number == 1:
+        return ["running"]
+    roles = [use.role for use in outcome.instances] or ["replica"] * number
+    return [f"running, {role} {roles[:n].count(role) + 1}" for n, role in enumerate(roles)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ from sim.serving.prices import TICKS_PER_NS, FixedPrices
 from sim.serving.result import serve_scenario, serving_block
 from sim.serving.serve import serve
 from sim.serving.simulate import shares, transfer_of
+from sim.serving.trace import request_trace
 
 FREE = EngineCosts()
 PRICES = FixedPrices(1000, 5000)
@@ -249,3 +252,19 @@ def test_what_comes_ready_has_its_first_token_where_prompts_go_first() -> None:
     assert (outcome.arrived_ns < outcome.first_ns).all()
     assert (outcome.first_ns <= outcome.last_ns).all()
     assert int((outcome.steps.steps * outcome.steps.gaps).sum()) == int((outcome.output_tokens - 1).sum())
+
+
+def test_the_trace_has_a_counter_for_each_instance_in_the_order_of_time() -> None:
+    load = random_load(60, 5, 3000)
+    together = Fleet(load, engines(2), "least_loaded", 1000, engines(1), Transfer(2.0, 1.0, 100, 1)).run()
+    alike = merged([serve(part, LIMITS, PagedCache(400, 16), PRICES, FREE) for part in shares(load, 2)])
+    for outcome, names in (
+        (together, {"running, prefill 1", "running, decode 1", "running, decode 2"}),
+        (alike, {"running, replica 1", "running, replica 2"}),
+    ):
+        counters = [event for event in json.loads(request_trace(outcome, "a fleet")) if event["ph"] == "C"]
+        assert {event["name"] for event in counters} == names
+        assert [event["ts"] for event in counters] == sorted(event["ts"] for event in counters)
+        assert len(counters) == len(outcome.steps.start_ns)
+        of_prefill = [event["args"] for event in counters if "prefill" in event["name"]]
+        assert all(not args["decoding"] for args in of_prefill)
