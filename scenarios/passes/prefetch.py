@@ -11,6 +11,7 @@ from scenarios.models.model import Model
 from scenarios.ops.catalogue import kind_of
 from scenarios.ops.program import Op, Program, Tensor
 from scenarios.passes.base import Context, Pass, in_layers
+from scenarios.settings import Settings
 
 #: The stream of the prefetches.
 STREAM = 1
@@ -26,7 +27,7 @@ def prefetch_weights(program: Program, context: Context) -> Program:
     kernels = kernels_of(context.scenario)
     if asked is None and kernels.next_to_vectors:
         rules, tokens = kernels.next_to_vectors, program.batch.tokens
-        fetch = _of_experts if context.model.experts else _of_the_mlp
+        fetch = _of_experts if context.model.experts else partial(_of_the_mlp, hooked=_hooked(context.scenario))
         applies = _nothing_to_fetch(rules, context.model, tokens) is None
         return in_layers(program, "overlap.prefetch", partial(fetch, rules=rules) if applies else tuple)
     ahead = kernels.layers_ahead if asked is None else asked
@@ -74,12 +75,18 @@ def _layers_ahead(ops: tuple[Op, ...], ahead: int) -> tuple[Op, ...]:
     return (*out[:behind], *(_fetch(ops[i]) for i in dense), *out[behind:])
 
 
-def _of_the_mlp(ops: tuple[Op, ...], rules: NextToVectors) -> tuple[Op, ...]:
-    """Gate and up once attention's output is summed, next to the norm; down once these have ended, next to the
-    activation. Of products side by side the first one's."""
+def _hooked(settings: Settings) -> bool:
+    """Whether vLLM-Ascend's own row-parallel product, which sends for gate and up, stands behind attention: with
+    FlashComm1 or the fused all-reduce (`_get_row_parallel_op` of its ops/linear_op.py)."""
+    return settings.engine.sequence_parallel or settings.optimizations.fusion.matmul_all_reduce
+
+
+def _of_the_mlp(ops: tuple[Op, ...], rules: NextToVectors, hooked: bool) -> tuple[Op, ...]:
+    """Gate and up once attention's output is summed, next to the norm, where that is `hooked`; down once these have
+    ended, next to the activation. Of products side by side the first one's."""
     attention = next((i for i, op in enumerate(ops) if _attends(op)), len(ops))
     dense = [i for i, op in enumerate(ops) if kind_of(op).dense and i > attention]
-    first_of_group = [i for i in dense[1:] if i - 1 not in dense]
+    first_of_group = [i for i in dense[1:] if i - 1 not in dense][0 if hooked else 1 :]
     starts = {}
     for i in first_of_group:
         before = max(j for j in dense if j < i)

@@ -93,7 +93,15 @@ def test_vllm_ascend_fetches_next_to_the_vector_kernels_and_no_more_than_its_lim
     gate and up have ended; each product waits for its own. A stack's own choice: others fetch next to attention."""
     sets = ("model=Qwen3-32B", "hardware=atlas_a3_die", "engine.tensor_parallel_size=4", "workload.batch=8",
             "optimizations.graph=aclgraph", "optimizations.overlap.prefetch=true")  # fmt: skip
-    case = case_of(load_text("{}", "prefetch", sets))
+
+    def fetched(*more: str) -> list[str]:
+        case = case_of(load_text("{}", "prefetch", (*sets, *more)))
+        ops = program_of(case.scenario, case.model, decode_batch(case.scenario)).block("layers").ops
+        return [o.name for o in ops if o.kind == "prefetch"]
+
+    # Gate and up are sent for by a row-parallel product of vLLM-Ascend's own, which stands there with FlashComm1 alone.
+    assert fetched() == ["prefetch.down_proj"]
+    case = case_of(load_text("{}", "prefetch", (*sets, "engine.sequence_parallel=true")))
     ops = program_of(case.scenario, case.model, decode_batch(case.scenario)).block("layers").ops
     at = {o.name: i for i, o in enumerate(ops)}
     fetches = {o.name: work_of(o).cold_read_bytes for o in ops if o.kind == "prefetch"}
