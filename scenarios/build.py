@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from scenarios.batches import captured_size
 from scenarios.errors import ScenarioError
@@ -14,7 +15,9 @@ from scenarios.lowering.stacks import issued
 from scenarios.lowering.stages import cut
 from scenarios.lowering.step import Step
 from scenarios.models.model import Model
-from scenarios.ops.program import Batch, Program
+from scenarios.ops.catalogue import work_of
+from scenarios.ops.program import Batch, Group, Program
+from scenarios.ops.traced import Size, Traced, Unknown, formula, guarded
 from scenarios.passes import PASSES, Context, Pass
 from scenarios.passes.graph import in_pieces
 from scenarios.passes.switches import activation_dtype
@@ -117,12 +120,71 @@ def build(scenario: Scenario, model: Model, batch: Batch, stage: int | None = No
     if problems:
         raise ScenarioError([f"{where}: {what}" for where, what in problems])
     mode, rows = effective_graph(scenario, batch)
-    if mode != scenario.optimizations.graph:
-        optimizations = scenario.optimizations.model_copy(update={"graph": mode})
-        scenario = scenario.model_copy(update={"optimizations": optimizations})
-    scattered = scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS and not model.joined
-    program = _rewritten(scenario, model, batch, rows, scattered, PASSES)
-    return program if stage is None else cut(program, model, stage, scattered)
+    program = _rewritten(_in_mode(scenario, mode), model, batch, rows, is_scattered(scenario, model, rows), PASSES)
+    return program if stage is None else cut(program, model, stage, is_scattered(scenario, model, rows))
+
+
+def _in_mode(scenario: Scenario, mode: str) -> Scenario:
+    """`scenario` with the graph mode that a step really runs with."""
+    if mode == scenario.optimizations.graph:
+        return scenario
+    optimizations = scenario.optimizations.model_copy(update={"graph": mode})
+    return scenario.model_copy(update={"optimizations": optimizations})
+
+
+def is_scattered(scenario: Scenario, model: Model, rows: int) -> bool:
+    """Whether the tokens of a step of `rows` rows lie scattered over the ranks between its products."""
+    return scenario.engine.sequence_parallel and rows > SCATTER_ABOVE_TOKENS and not model.joined
+
+
+def sizes_of(scenario: Scenario, batch: Batch, rows: int) -> tuple[int, ...]:
+    """The numbers that steps of one kind differ in, by place as `traced` takes them: rows of the products, the longest
+    request, and of each group its requests, new tokens and cached tokens."""
+    groups = (number for g in batch.groups for number in (g.count, g.query, g.context))
+    return (rows, scenario.longest_request_tokens, *groups)
+
+
+#: Settings that say how large a scenario's requests and steps are, and their values where that is nothing to the
+#: program: it gets the sizes of its batch, and max_model_len as the longest request.
+_WORKLOAD_SIZES = {"batch": 1, "input_tokens": 1, "output_tokens": 1, "context_tokens": None}
+_ENGINE_SIZES = {"max_model_len": None, "max_num_seqs": 1, "max_num_batched_tokens": 1, "gpu_memory_utilization": 1.0}
+
+
+def without_sizes(scenario: Scenario) -> Scenario:
+    """`scenario` with the settings at fixed values that `traced` takes as sizes, so that scenarios which differ in
+    them alone are equal."""
+    return _with_sizes(scenario, _WORKLOAD_SIZES, _ENGINE_SIZES)
+
+
+def _with_sizes(scenario: Scenario, workload: dict[str, Any], engine: dict[str, Any]) -> Scenario:
+    return scenario.model_copy(
+        update={
+            "workload": scenario.workload.model_copy(update=workload),
+            "engine": scenario.engine.model_copy(update=engine),
+        }
+    )
+
+
+def traced(scenario: Scenario, model: Model, batch: Batch) -> Traced | None:
+    """What the ops of `batch`, and of batches of its phase with as many groups, ask for at any sizes; None where the
+    program cannot be traced. The scenario must be the same but for sizes of its requests, and so must be the graph mode
+    and whether tokens are scattered."""
+    mode, rows = effective_graph(scenario, batch)
+    values = sizes_of(scenario, batch, rows)
+    names = ("rows_", "longest_", *(f"{of}{n}_" for n in range(len(batch.groups)) for of in ("count", "query", "had")))
+    guards: dict[str, bool] = {}
+    sizes: list[Any] = [Size(value, name, guards) for name, value in zip(names, values, strict=True)]
+    engine = {**dict.fromkeys(_ENGINE_SIZES, Unknown()), "max_model_len": sizes[1]}
+    settings = _with_sizes(_in_mode(scenario, mode), dict.fromkeys(_WORKLOAD_SIZES, Unknown()), engine)
+    groups = tuple(Group(*sizes[at : at + 3]) for at in range(2, len(sizes), 3))
+    try:
+        scattered = is_scattered(scenario, model, rows)
+        program = _rewritten(settings, model, Batch(batch.phase, groups), sizes[0], scattered, PASSES)
+        works = tuple(tuple(formula(work_of(op), names) for op in block.ops) for block in program.blocks)
+    except Exception:  # whatever cannot be done with an expression: such programs are built one by one
+        return None
+    ops = tuple(tuple(op.name for op in block.ops) for block in program.blocks)
+    return Traced(ops, works, guarded(guards, names))
 
 
 def _rewritten(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 from scenarios.lowering.alongside import plain_and_experts
 from scenarios.lowering.delta import gated_delta
@@ -29,9 +28,10 @@ from scenarios.models.forms import HyperConnections
 from scenarios.models.model import Model
 from scenarios.models.states import GatedDelta, KimiDelta, Mamba2, ShortConv
 from scenarios.ops.program import Attr, Batch, Block, DType, Op, Program, Tensor
+from scenarios.ops.traced import remembered
 
 
-@lru_cache(maxsize=64)
+@remembered(maxsize=64)
 def lower(step: Step, sampling: str = "greedy") -> Program:
     """One forward step of one rank, without its collectives (`scenarios.lowering.parallel` adds them).
 

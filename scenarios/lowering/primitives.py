@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 from scenarios.lowering.activations import activated
 from scenarios.models.forms import PROJECTED, Activation, AttentionForm
 from scenarios.models.model import Model
 from scenarios.ops.program import Attr, Batch, DType, Op, Tensor
+from scenarios.ops.traced import remembered
 from scenarios.records import dataclass
 
 
@@ -28,7 +28,7 @@ def linear(name: str, x: Tensor, out: str, n: int, bias: bool = False) -> Op:
     return Op("matmul", name, tuple(inputs), (activation(out, (*x.shape[:-1], n), x.dtype),))
 
 
-@lru_cache(maxsize=256)  # steps that differ in contexts alone have the same
+@remembered(maxsize=256)  # steps that differ in contexts alone have the same
 def rms_norm(name: str, x: Tensor, out: str, eps: float, weightless: bool = False) -> tuple[Op, ...]:
     """RMSNorm as a Hugging Face model writes it: eight calls, the middle ones in float32.
 
@@ -66,7 +66,7 @@ def hidden_norm(name: str, x: Tensor, out: str, model: Model) -> tuple[Op, ...]:
     return (Op("layer_norm", name, (x, *weights), (activation(out, x.shape, x.dtype),), (("eps", model.norm_eps),)),)
 
 
-@lru_cache(maxsize=256)  # steps that differ in contexts alone have the same
+@remembered(maxsize=256)  # steps that differ in contexts alone have the same
 def rotate(name: str, x: Tensor, out: str, cos: Tensor, sin: Tensor) -> tuple[Op, ...]:
     """x cos + rotate_half(x) sin: five calls, two of which first copy the half of x that they read."""
     half = (*x.shape[:-1], x.shape[-1] // 2)

@@ -16,6 +16,7 @@ from scenarios.schema import Scenario
 from scenarios.settings import Workload
 from scenarios.speculation import draft_passes
 from sim.hardware.profile import HardwareProfile
+from sim.predict.frames import frame_of
 from sim.predict.pipeline_steps import Pipe, passing, round_of, rows_of, sensitivity_of_stages
 from sim.predict.speculation import lookup_ns
 from sim.predict.ttft import Interval
@@ -72,9 +73,16 @@ def plans_of(
 def layout_of(case: Case, batch: Batch, stage: int | None = None, probe: Variant = NOMINAL) -> Layout | None:
     """The columns of one step of `case`, or of one pipeline stage, at a probe's speeds; None where only its plans say
     how long it is."""
-    program = program_of(case.scenario, case.model, batch, stage)
-    conditions = replace(case.conditions, host_scale=probe.host, device_scale=probe.device)
-    return layout(program, case.hardware, replace(conditions, ranks=rank_schedules(case)))
+
+    def built() -> Layout | None:
+        program = program_of(case.scenario, case.model, batch, stage)
+        conditions = replace(case.conditions, host_scale=probe.host, device_scale=probe.device)
+        return layout(program, case.hardware, replace(conditions, ranks=rank_schedules(case)))
+
+    known = None
+    if stage is None and probe == NOMINAL:
+        known = frame_of(case.scenario, case.model, case.hardware, batch)
+    return known[0].layout(known[1], built) if known else built()
 
 
 def rank_schedules(case: Case) -> int:

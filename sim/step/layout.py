@@ -79,10 +79,9 @@ class Layout:
     steps; launch_ns; start_ns, until its first kernel may run. Of each kernel:
     launched, its number among the entries; durations_ns of rank 0, gaps_ns, streams, kernels (before jitter). By
     kernel: gates, the host step that it waits for; waits and records, numbers of events; meets, how many neighbouring
-    ranks meet in it (0: all). blocks: the kernels by op, block by block. meetings: where ranks meet,
-    once asked for. late_ns: how
-    much later than rank 0 each rank starts, in the first host step where ranks do. busy_ns: until when the first
-    stream is busy with what came before the step.
+    ranks meet in it (0: all). blocks: the kernels by op, block by block. noise: jitter of kernels on ranks, less 1.
+    meetings: where ranks meet, once asked for. late_ns: how much later than rank 0 each rank starts, in the first host
+    step where ranks do. busy_ns: until when the first stream is busy with what came before the step.
     """
 
     ranks: int
@@ -106,6 +105,7 @@ class Layout:
     blocks: list[list[Row]] = field(default_factory=list)
     hosts: RankHosts | None = None
     kernel_matrix: Matrix | None = None
+    noise: NDArray[float64] | None = None
     meetings: Meetings | None = None
     busy_ns: int = NEVER
 
@@ -253,7 +253,6 @@ class _Columns:
 
     def _on_ranks(self) -> None:
         """The times in which ranks differ, as matrices of shape (places, ranks)."""
-        import numpy as np
 
         to, pricer, conditions = self._to, self._pricer, self._conditions
         rows = [row for rows in to.blocks for row in rows]
@@ -282,15 +281,24 @@ class _Columns:
             (row.item.name, row.block.repeat, row.first, row.apart) for row in rows if pricer.varies(row.item.kernel)
         )
         sigma, count = self._hw.kernel.jitter_sigma, len(to.durations_ns)
-        noise = _kernel_noise(conditions.seed, sigma, conditions.ranks, count, varying)
-        alone = np.array(to.durations_ns, np.int64)[:, None]
-        kernels = np.rint(alone + noise * np.minimum(alone, pricer.spread_cap_ns))
-        kernels = np.maximum(kernels, 1).astype(np.int64)
+        to.noise = _kernel_noise(conditions.seed, sigma, conditions.ranks, count, varying)
+        on_ranks(to, self._hw)
         for row in rows:
             if kind_of(row.item.op).routed:  # each rank holds other experts
-                kernels[row.places] = pricer.kernels_ns(row.item, row.block)
-        to.kernel_matrix = kernels
-        to.durations_ns = kernels[:, 0].tolist()
+                assert to.kernel_matrix is not None
+                to.kernel_matrix[row.places] = pricer.kernels_ns(row.item, row.block)
+                to.durations_ns = to.kernel_matrix[:, 0].tolist()
+
+
+def on_ranks(to: Layout, hw: HardwareProfile) -> None:
+    """The kernels of all ranks from their durations without jitter, but for those that hold experts."""
+    import numpy as np
+
+    assert to.noise is not None
+    alone = np.array(to.durations_ns, np.int64)[:, None]
+    kernels = np.rint(alone + to.noise * np.minimum(alone, 1000 * hw.kernel.jitter_cap_us))
+    to.kernel_matrix = np.maximum(kernels, 1).astype(np.int64)
+    to.durations_ns = to.kernel_matrix[:, 0].tolist()
 
 
 @lru_cache(maxsize=16)

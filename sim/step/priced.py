@@ -165,7 +165,15 @@ def _nominal(
 ) -> KernelTime:
     """The kernel of `op` before jitter, on a device slower or faster by `device_scale`, and how sure its time is."""
     work = work_of(op)
-    time = scaled(pricing(work, hw, code, resident, captured), device_scale)
+    return _with_sigma(scaled(pricing(work, hw, code, resident, captured), device_scale), work, hw)
+
+
+def kernel_of(work: Work, hw: HardwareProfile, code: Code) -> KernelTime:
+    """The kernel of an op that asks for `work` on an NPU or a GPU, as `Pricer.nominal`."""
+    return _with_sigma(price(work, hw, code), work, hw)
+
+
+def _with_sigma(time: KernelTime, work: Work, hw: HardwareProfile) -> KernelTime:
     extra = 0.0 if hw.profile.device == "cpu" else extra_sigma(work, hw.profile.name)
     return KernelTime(*(*_fields_before_sigma(time), extra, time.variant)) if extra else time
 
