@@ -40,9 +40,9 @@ class Size:
     def __init__(self, value: int, text: str, guards: dict[str, bool]) -> None:
         self.value, self.text, self.guards = value, text, guards
 
-    def _made(self, other: object, sign: str, turned: bool, of: Callable[[int, int], int]) -> Size:
+    def _made(self, other: object, sign: str, reflected: bool, of: Callable[[int, int], int]) -> Size:
         value, text = _of(other)
-        if turned:
+        if reflected:
             return Size(of(value, self.value), f"({text}{sign}{self.text})", self.guards)
         return Size(of(self.value, value), f"({self.text}{sign}{text})", self.guards)
 

@@ -55,11 +55,19 @@ def _computing_parts(laid: Layout, step: StepTime) -> dict[Part, float]:
 def _late_ns(laid: Layout, times: KernelTimes) -> int:
     """Idle time of the device in which the call that launches its next kernel had not returned; behind the last kernel
     all of it. What a kernel with a collective inside waits for is other ranks."""
+    fused = [n for n in laid.meets if laid.kernels[n].alone_ns and times.starts[n] > times.arrivals[n]]
+    if laid.ranks > 1:
+        import numpy as np  # a rank alone needs none
+
+        issued, arrivals, ends = map(np.array, (times.issued, times.arrivals, times.ends))
+        free = np.concatenate([[0], ends[:-1]])
+        idle = np.maximum(np.minimum(issued, arrivals) - free, 0)
+        idle[fused] = 0
+        return int(idle.sum()) + times.end_ns - times.ends[-1]
     late = free_from = 0
-    waits = {number for number in laid.meets if times.starts[number] > times.arrivals[number]}
-    fused = {number for number in waits if laid.kernels[number].alone_ns}
-    for number, (issued, arrival, end) in enumerate(zip(times.issued, times.arrivals, times.ends, strict=True)):
-        if free_from < issued and free_from < arrival and number not in fused:
-            late += (arrival if arrival < issued else issued) - free_from
+    for issued_ns, arrival, end in zip(times.issued, times.arrivals, times.ends, strict=True):
+        until = arrival if arrival < issued_ns else issued_ns
+        if free_from < until:
+            late += until - free_from
         free_from = end
     return late + times.end_ns - free_from

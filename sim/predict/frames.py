@@ -62,7 +62,7 @@ def frame_of(
         return None
     scattered = is_scattered(scenario, model, rows)
     plain = without_sizes(scenario)
-    known = _known(_Kind(plain, model, hw, batch.phase, len(batch.groups), mode, scattered))
+    known = _known(_Kind(plain, model, hw, phase=batch.phase, groups=len(batch.groups), mode=mode, scattered=scattered))
     sizes = sizes_of(scenario, batch, rows)
     for frame in known.frames:
         if frame.traced.holds(*sizes):

@@ -14,19 +14,20 @@ from sim.step.layout import Layout
 def step_time_in(laid: Layout, times: KernelTimes) -> StepTime:
     """As `scenarios.timeline.step_time` of the timeline of rank 0: on one stream no two kernels cover one another, and
     a kernel with a collective inside overlaps with it from its first bytes on."""
-    computing = communication = wait = overlapped = 0
+    computing = sum(times.ends) - sum(times.starts)
+    communication = wait = overlapped = 0
     for _, kernel, places in kernels_in(laid):
-        starts, ends = times.starts[places], times.ends[places]
         if not kernel.link_share:
-            computing += sum(ends) - sum(starts)
             continue
+        starts, ends = times.starts[places], times.ends[places]
         waited = sum(starts) - sum(times.arrivals[places])
         transferred = sum(ends) - sum(starts) - kernel.alone_ns * len(starts)
         wait += waited
         communication += waited + transferred
         if kernel.alone_ns:
-            computing += sum(ends) - sum(starts)
             overlapped += transferred
+        else:
+            computing -= transferred
     return StepTime(
         total_ns=times.end_ns,
         computing_ns=computing,

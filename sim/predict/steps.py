@@ -233,7 +233,7 @@ def _sensitivity_of_laid(case: Case, batch: Batch, laid: Layout) -> Sensitivity 
     return sensitivity(nominal, device, host, laid, case.hardware)
 
 
-@lru_cache(maxsize=2)  # as large as a step: asked for its sensitivity, and then for its kernels
+@lru_cache(maxsize=8)  # as large as a step: asked for its sensitivity, and then for its kernels
 def _probed(case: Case, batch: Batch) -> lengths.Walk | None:
     """A step of several ranks in columns, as it is and in all probes; None where these do not say how long it is."""
     laid = layout_of(case, batch)

@@ -125,15 +125,14 @@ def _of_stages(laid: Layout | tuple[Layout, ...]) -> tuple[Iterable[Timed], Iter
 
 
 def _of_columns(laid: Layout) -> tuple[Iterable[Timed], Iterable[tuple[str, int]]]:
-    """The kernels and the host steps of a step in columns, in the order of its plan."""
+    """The kernels of a step in columns, in the order of its plan, and its host steps by class."""
     kernels: list[Timed] = []
     for block in laid.blocks:
         if any(CATALOGUE[row.item.op.kind].routed for row in block):
             kernels += [_one(laid, row, layer) for layer in range(block[0].block.repeat) for row in block]
         else:
             kernels += [(row.item.op.kind, row.item.kernel, sum(laid.durations_ns[row.places])) for row in block]
-    host_ns = map(round, laid.host_ns) if laid.hosts is None else laid.hosts.host_ns[:, 0].tolist()
-    return kernels, zip(laid.host_classes, host_ns, strict=True)
+    return kernels, laid.call_times().items()
 
 
 def _one(laid: Layout, row: Row, layer: int) -> Timed:
@@ -146,11 +145,14 @@ def _kernel_parts(
     times: dict[Hashable, int] = {}
     sigmas: dict[Hashable, float] = {}
     sources: dict[Hashable, str] = {}
+    families: dict[str, float] = {}
     for kind, kernel, duration_ns in kernels:
         key = (kind, kernel.gm_bytes, kernel.flops, kernel.cores, kernel.variant)
         times[key] = times.get(key, 0) + duration_ns
         links = kernel.bound == "link"
-        sigmas[key] = hw.collective.sigma if links else hypot(sigma_of(kind, hw), kernel.extra_sigma)
+        if kind not in families:
+            families[kind] = sigma_of(kind, hw)
+        sigmas[key] = hw.collective.sigma if links else hypot(families[kind], kernel.extra_sigma)
         sources[key] = "links" if links else "kernels"
     total = sum(times.values()) or 1
     weights = {key: elasticity * time / total for key, time in times.items()}

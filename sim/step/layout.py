@@ -80,8 +80,9 @@ class Layout:
     launched, its number among the entries; durations_ns of rank 0, gaps_ns, streams, kernels (before jitter). By
     kernel: gates, the host step that it waits for; waits and records, numbers of events; meets, how many neighbouring
     ranks meet in it (0: all). blocks: the kernels by op, block by block. noise: jitter of kernels on ranks, less 1.
-    meetings: where ranks meet, once asked for. late_ns: how much later than rank 0 each rank starts, in the first host
-    step where ranks do. busy_ns: until when the first stream is busy with what came before the step.
+    Once asked for, meetings: where ranks meet; calls: time of rank 0's host by class of call, ns. late_ns: how much
+    later than rank 0 each rank starts, in the first host step where ranks do. busy_ns: until when the first stream is
+    busy with what came before the step.
     """
 
     ranks: int
@@ -107,7 +108,17 @@ class Layout:
     kernel_matrix: Matrix | None = None
     noise: NDArray[float64] | None = None
     meetings: Meetings | None = None
+    calls: dict[str, int] | None = None
     busy_ns: int = NEVER
+
+    def call_times(self) -> dict[str, int]:
+        """Time of rank 0's host steps, ns, by class of call."""
+        if self.calls is None:
+            host_ns = map(round, self.host_ns) if self.hosts is None else self.hosts.host_ns[:, 0].tolist()
+            self.calls = {}
+            for name, ns in zip(self.host_classes, host_ns, strict=True):
+                self.calls[name] = self.calls.get(name, 0) + ns
+        return self.calls
 
     @property
     def several_streams(self) -> bool:

@@ -78,6 +78,8 @@ def met(
     step = max(1, BLOCK * len(at) // len(gaps))
     since, known, start = np.zeros_like(head), None, 0
     for first in range(0, len(at), step):
+        if known is not None and (threads.latest <= known).all():
+            break  # the host is through with all that follows
         last = min(first + step, len(at))
         lead = leads.of(start, at[last - 1] + 1, since, known)
         if lead is not None:
@@ -90,8 +92,9 @@ def met(
     bound = (before + most).reshape(len(at), *shape).max(axis=3)
     together = (grown + np.maximum.accumulate(bound - grown, axis=0)).repeat(where.group, axis=2)
     free = together[-1] - before[-1]
-    if start < len(gaps):
-        lead = leads.of(start, len(gaps), since, together[-1])
+    if at[-1] + 1 < len(gaps):
+        since = until[-1] - gaps[at[-1]] + lasting[at[-1]]
+        lead = leads.of(at[-1] + 1, len(gaps), since, together[-1])
         if lead is not None:
             free = np.maximum(free, lead.max(axis=0))
     return free + through[-1][speeds] + where.gap_sum_ns, together

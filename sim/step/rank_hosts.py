@@ -61,12 +61,13 @@ class RankHosts:
 class Threads:
     """Of shape (places, variants, ranks), ns: ended, when each host step but the last is through; ready, when each
     entry's first kernel may run. Of shape (variants, ranks): through, when both threads are; last_ns, of the last host
-    step. Not to be written to."""
+    step; latest, after which no kernel waits for the host. Not to be written to."""
 
     ended: Clocks
     ready: Clocks
     through: Clocks
     last_ns: Clocks
+    latest: Clocks
 
 
 @lru_cache(maxsize=64)
@@ -112,4 +113,5 @@ def threads_of(hosts: RankHosts, threaded: bool, depth: int, variants: tuple[Var
             return None
         through = np.maximum(through, ready[-1])
     ready = ready + np.maximum(np.array(hosts.start_ns), 0)[:, None, None]
-    return Threads(ended, ready, through, host_ns[-1])
+    latest = np.maximum(ready.max(axis=0, initial=0), ended[-1])
+    return Threads(ended, ready, through, host_ns[-1], latest)

@@ -77,7 +77,7 @@ def equal(one: Layout, other: Layout) -> bool:
     return same and (one.kernel_matrix is None) == (other.kernel_matrix is None)
 
 
-#: Scenarios, and how many steps of them at least are filled in.
+#: Scenarios, and the smallest number of steps of them that is filled in.
 FRAMED = [
     ("qwen3_32b_tp16_decode", (), 50),
     ("qwen3_8b_decode", ("optimizations.graph=aclgraph",), 50),
@@ -86,8 +86,8 @@ FRAMED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "sets", "least"), FRAMED)
-def test_a_step_in_a_frame_is_the_one_that_is_built(name: str, sets: tuple[str, ...], least: int) -> None:
+@pytest.mark.parametrize(("name", "sets", "smallest"), FRAMED)
+def test_a_step_in_a_frame_is_the_one_that_is_built(name: str, sets: tuple[str, ...], smallest: int) -> None:
     case, random, filled = case_of(load_scenario(name, sets)), Random(0), 0
     case = replace(case, model=replace(case.model, layers=3))
     for state in what_ifs(case):
@@ -97,7 +97,7 @@ def test_a_step_in_a_frame_is_the_one_that_is_built(name: str, sets: tuple[str, 
                 continue
             filled += 1
             assert equal(laid, alone), (other.scenario.workload, batch, other.scenario.optimizations)
-    assert filled > least
+    assert filled > smallest
 
 
 @pytest.mark.parametrize("name", ["qwen3_30b_a3b_decode", "deepseek_v3_ep16_decode", "qwen3_5_35b_tp2_long_context"])
