@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,8 @@ _AT_RATE: dict[str, Arrival] = {"constant": "constant", "poisson": "poisson"}
 _STREAMS = {"synchronous": 1.0}
 #: Share of `max_concurrency` in flight from which on it, and no longer the rate, decides when requests are sent.
 BOUND = 0.9
+#: `burstiness` (a number, or Infinity) from which on vLLM bench's requests come at equal distances, within a tenth.
+REGULAR = 100.0
 #: Files are this large at most: guidellm and `--save-detailed` keep each request with its text.
 MAX_BYTES = 512 << 20
 #: Load tests of one file that are read.
@@ -221,7 +224,8 @@ def _vllm(fields: Fields) -> LoadTest:
     if rate and clients:  # whichever of the two held requests back
         rate = None if _in_flight(fields) >= BOUND * clients else rate
         clients = None if rate else clients
-    arrival: Arrival = "poisson" if rate else "closed" if clients else "burst"
+    at_rate: Arrival = "constant" if _evenness(fields.value("burstiness")) >= REGULAR else "poisson"
+    arrival: Arrival = at_rate if rate else "closed" if clients else "burst"
     return LoadTest(
         tool="vllm bench",
         label=str(fields.value("model_id") or fields.value("label") or "vllm bench"),
@@ -237,6 +241,11 @@ def _vllm(fields: Fields) -> LoadTest:
         output_throughput=fields.maybe("output_throughput"),
         model=_model(fields, "model_id"),
     )
+
+
+def _evenness(burstiness: Any) -> float:
+    """`burstiness` of vLLM bench, the shape of its gamma intervals; 1, Poisson, where a file has none."""
+    return inf if burstiness == inf else number_of(burstiness) or 1.0
 
 
 def _model(fields: Fields, name: str) -> str | None:

@@ -102,6 +102,15 @@ def test_vllm_bench_with_a_rate_or_all_at_once(tmp_path: Path) -> None:
     assert read(tmp_path, {**VLLM, "max_concurrency": None})[0].arrival == "burst"
 
 
+@pytest.mark.parametrize(
+    ("burstiness", "arrival"),
+    [(1.0, "poisson"), (0.5, "poisson"), (float("inf"), "constant"), (1000, "constant"), (None, "poisson")],
+)
+def test_vllm_bench_says_how_evenly_requests_came(tmp_path: Path, burstiness: float | None, arrival: str) -> None:
+    run = {**VLLM, "request_rate": 2.0, "max_concurrency": None, "burstiness": burstiness}
+    assert read(tmp_path, run)[0].arrival == arrival
+
+
 def test_vllm_bench_appends_lines(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({**VLLM, "max_concurrency": n}) for n in (1, 8, 64))
     assert [test.concurrency for test in read(tmp_path, lines)] == [1, 8, 64]
