@@ -75,6 +75,15 @@ class Point:
         return self.batch * self.per_user / self.choice.cards
 
 
+def token_ns(case: Case) -> float:
+    """A decode step with its drafts, over the tokens of a request that it yields, by the recurrence."""
+    batch = decode_batch(case.scenario)
+    ns = step_ns(case, batch) + lookup_ns(case.scenario.engine, batch)
+    for drafted in draft_passes(case.scenario, case.model, batch):
+        ns += drafted.count * step_ns(Case(drafted.scenario, drafted.model, case.hardware), drafted.batch)
+    return ns / yielded_tokens(case.scenario.engine)[0]
+
+
 class Evaluator:
     """Points of one plan, each made once. steps: how many were played."""
 
@@ -127,14 +136,10 @@ class Evaluator:
         if key not in self._points:
             case = self._models.case(choice, batch)
             assert isinstance(case, Case)
-            yielded = yielded_tokens(case.scenario.engine)[0]
-            decode = decode_batch(case.scenario)
-            ns = step_ns(case, decode) + lookup_ns(case.scenario.engine, decode)
-            for drafted in draft_passes(case.scenario, case.model, decode):
-                ns += drafted.count * step_ns(Case(drafted.scenario, drafted.model, case.hardware), drafted.batch)
             self.steps += 1
             memory = memory_of(case.scenario, case.model, case.hardware)
-            self._points[key] = Point(choice, batch, case, memory, ns / 1e6 / yielded, self._prompt_ms(choice, case))
+            decode_ms = token_ns(case) / 1e6
+            self._points[key] = Point(choice, batch, case, memory, decode_ms, self._prompt_ms(choice, case))
         return self._points[key]
 
     def _prompt_ms(self, choice: Choice, case: Case) -> float:

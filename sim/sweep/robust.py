@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from scenarios.batches import reported_batch
 from sim.predict.steps import Case, sensitivity_of, step_with_host_ns
 from sim.predict.uncertainty import ratio_interval
+from sim.sweep.evaluate import token_ns
 
 #: Host times under load over a healthy host's: the measured 93 over 33 ms.
 LOADED = 93 / 33
@@ -30,10 +31,22 @@ def regrets(times: Sequence[float], slowdowns: Sequence[float]) -> list[float]:
 
 
 def preferred(cases: Sequence[Case]) -> int:
-    """The number of the case to run, of cases with the same requests: the shortest step, or of those that the profile's
-    interval does not tell from it the one with the smallest regret."""
+    """The number of the case to run, of cases with the same requests: the one with the shortest step (of decode steps
+    the time of a token, drafts and what is accepted of them included), or of those that the profile's interval does not
+    tell from it the one with the smallest regret."""
     exposed = [sensitivity_of(case, reported_batch(case.scenario)) for case in cases]
-    best = min(range(len(cases)), key=lambda i: exposed[i].step_ns)
-    ties = [i for i, one in enumerate(exposed) if ratio_interval(one, exposed[best], cases[best].hardware)[1] <= 1]
-    lost = regrets([exposed[i].step_ns for i in ties], [slowdown(cases[i]) for i in ties])
+    times = [_judged_ns(case, one.step_ns) for case, one in zip(cases, exposed, strict=True)]
+    best = min(range(len(cases)), key=lambda i: times[i])
+    ties = []
+    for i, one in enumerate(exposed):
+        value, low, _ = ratio_interval(one, exposed[best], cases[best].hardware)
+        if times[i] / times[best] * low / value <= 1:
+            ties.append(i)
+    lost = regrets([times[i] for i in ties], [slowdown(cases[i]) for i in ties])
     return min(zip(lost, ties, strict=True))[1]
+
+
+def _judged_ns(case: Case, step_ns: int) -> float:
+    """What a choice is judged by: its step, or where a step yields several tokens of a request, the time of one."""
+    drafts = case.scenario.engine.speculative_config is not None and case.scenario.workload.phase == "decode"
+    return token_ns(case) if drafts else step_ns

@@ -73,6 +73,36 @@ def test_the_chosen_side_is_not_worse_than_the_measured_other(shared: Path, pair
     assert regret <= MARGIN, f"pair {pair} on {chip}: {regret:.0%} worse than the measured other side"
 
 
+def drafted(tokens: int, tokens_a_step: float) -> str:
+    """Drafts of EAGLE-3 that yield so many tokens a step: each is accepted with one probability."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(middle**i for i in range(tokens + 1)) < tokens_a_step else (low, middle)
+    return DRAFTED.format(tokens, round(low, 4))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_more_drafts_than_pay_are_not_chosen(chip: str) -> None:
+    """vllm-ascend #8118: Qwen3-8B, EAGLE-3, 16 requests of 3.5K + 1.5K tokens: 3 drafts (2.81 tokens a step) have 943.6
+    tokens/s, 8 (3.60) have 795.3. #13819: 128 requests with DFlash: 5 drafts (3.04) 3,051 tokens/s, 9 (3.46) 2,649.
+    Each is judged by the time of a token, not of a step, whose tokens differ. Nothing was fitted to them."""
+    long = ("model=Qwen3-8B", "workload.batch=16", "workload.input_tokens=3500", "workload.output_tokens=1500")
+    short = ("model=Qwen3-8B", "workload.batch=128", "workload.input_tokens=100", "workload.output_tokens=200")
+    graph = "optimizations.graph=aclgraph"
+    assert preferred([case(chip, (*long, graph, drafted(*k))) for k in ((8, 3.60), (3, 2.81))]) == 1
+    assert preferred([case(chip, (*short, graph, drafted(*k))) for k in ((9, 3.46), (5, 3.04))]) == 1
+
+
+def test_drafts_are_judged_by_the_time_of_a_token() -> None:
+    """A step that verifies three drafts is longer than one of a token, and yields 2.8: a token comes sooner."""
+    sets = ("model=Qwen3-8B", "workload.batch=4", "workload.input_tokens=512", "optimizations.graph=aclgraph")
+    plain, drafts = case(CHIPS[2], sets), case(CHIPS[2], (*sets, drafted(3, 2.81)))
+    steps = [step_ns(one, reported_batch(one.scenario)) for one in (plain, drafts)]
+    assert steps[0] < steps[1]
+    assert preferred([plain, drafts]) == 1
+
+
 def test_of_ties_the_one_that_loses_the_smallest_share_is_preferred() -> None:
     """By hand: 1 % faster and twice as slow on a loaded host loses half there; the other 1 %."""
     lost = regrets([0.99, 1.0], [2.0, 1.0])
