@@ -5,10 +5,10 @@
 Nothing here fails a build. Times are CPU seconds of this process: first with all step prices to play, then again with
 the prices of the first run; peak memory is the process's. Bounds: 3 s cold, 1 s warm, 500 MB.
 
-Measured on 2026-12-01 on two cores, runs in turn with the code of the day before, best of several: at a load of 3 to 4
-cold 2.9 s (before 4.6), warm 1.5 s (before 2.9); at a load of 10 cold 4.1 s (5.8), warm 2.0 s (3.0); 211 MB (255). The
-bound of 1 s warm is not met there, and no idle machine was at hand. Results are the same to the byte. There are 210,000
-runs of equal steps, of 7 to 10 us.
+Measured on 2026-12-01 on two cores of an EPYC at a load of 2 to 4, three runs in turn with the code before, best and
+median: warm 1.36 and 1.72 s (before 2.02 and 2.18), cold 3.01 and 3.18 s (3.75 and 3.88), 234 MB (232). The bounds of
+1 s warm and 3 s cold are not met there. Results are the same to the byte. There are 210,000 runs of equal steps, of 6
+to 8 us (10).
 """
 
 from __future__ import annotations

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from operator import itemgetter
 
 from scenarios.serving.requests import Load, Request
 
+#: By when a request is sent.
+_BY_TIME = itemgetter(Request._fields.index("arrival_ns"), Request._fields.index("id"))
+
 
 class Client:
-    """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after its last."""
+    """Sends requests at their time, at most `concurrency` at once, and a turn of a conversation after its last.
+
+    is_open: what is sent never depends on what ended; then `requests` are sent in their order, and the first `sent` of
+    them have been.
+    """
 
     def __init__(self, load: Load) -> None:
-        #: Whether what is sent never depends on what ended.
-        self.is_open = load.concurrency is None and not any(r.after >= 0 for r in load.requests)
+        self._turns = {r.after: r for r in load.requests if r.after >= 0}
+        self.is_open = load.concurrency is None and not self._turns
+        self.requests = sorted(load.requests, key=_BY_TIME)
+        self.sent = 0
         # Since when each request more may be in flight, the earliest first.
         self._free = [0] * (len(load.requests) if load.concurrency is None else load.concurrency)
-        self._turns = {r.after: r for r in load.requests if r.after >= 0}
         self._ready: list[tuple[int, int, Request]] = []  # turns that may be sent, by time
-        self._opening = deque(sorted((r for r in load.requests if r.after < 0), key=lambda r: (r.arrival_ns, r.id)))
+        self._opening = deque(() if self.is_open else (r for r in self.requests if r.after < 0))
 
     def _next(self) -> int | None:
         first = self._opening[0].arrival_ns if self._opening else None
@@ -29,25 +38,23 @@ class Client:
     def next_ns(self) -> int | None:
         """When the next request is sent; None where none is, or none before another ends."""
         if self.is_open:
-            return self._opening[0].arrival_ns if self._opening else None
+            return self.requests[self.sent].arrival_ns if self.sent < len(self.requests) else None
         following = self._next() if self._free else None
         return None if following is None else max(following, self._free[0])
 
     def send(self, now_ns: int) -> list[tuple[int, Request]]:
         """(time, request) of what is sent up to now."""
         sent: list[tuple[int, Request]] = []
-        if self.is_open:
-            opening = self._opening
-            while opening and opening[0].arrival_ns <= now_ns:
-                request = opening.popleft()
-                sent.append((request.arrival_ns, request))
-            return sent
         while (at := self.next_ns()) is not None and at <= now_ns:
-            if self._ready and self._ready[0][0] == self._next():
+            if self.is_open:
+                request = self.requests[self.sent]
+                self.sent += 1
+            elif self._ready and self._ready[0][0] == self._next():
                 request = heapq.heappop(self._ready)[-1]
             else:
                 request = self._opening.popleft()
-            heapq.heappop(self._free)
+            if not self.is_open:
+                heapq.heappop(self._free)
             sent.append((at, request))
         return sent
 

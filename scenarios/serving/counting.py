@@ -1,156 +1,97 @@
 """The scheduler's steps where nothing is preempted, with KV blocks counted instead of handed out.
 
 A simulator has no block tables to fill. Where requests are let in as they came and blocks have no contents that others
-could find, all that a step needs is a number of blocks, and its plan is `Scheduler`'s in that arithmetic: `counted`
-stands for `plan` and `commit`, from taking all blocks back until the running requests have theirs again. A step that
-might lack blocks is not planned here: who would lose its own is for `Scheduler` to say.
+could find, all that a step needs is a number of blocks, and its plan is `Scheduler`'s in that arithmetic, over requests
+that are numbers in columns: `CountingScheduler.count` makes `Counts` of what it holds, and `hand_out` gives blocks to
+whoever runs. A step that might lack blocks is not planned here: who would lose its own is for `Scheduler` to say.
 tests/sim/serving/test_counting.py holds the two against each other.
-
-Some hundred thousand steps go through `_counted`: its state is in locals, and it calls nothing that a few lines can do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import chain
 from operator import attrgetter
-from typing import Any
 
 from scenarios.serving.entry import Entry
 from scenarios.serving.kv_cache import PagedCache
-from scenarios.serving.scheduler import Scheduler
+from scenarios.serving.requests import Request
+from scenarios.serving.scheduler import Limits, Scheduler
 
-#: What is prefilled in a step: (request, tokens, tokens in the cache before, whether they are its prompt's last).
-CountedChunk = tuple[Entry, int, int, bool]
-#: A step that is planned: (requests that decode, tokens in their caches, what is prefilled, tokens of that, how often
-#: the step can run before its composition changes, whether a request that comes now could be in the next one).
-CountedStep = tuple[int, int, list[CountedChunk], int, int, bool]
-#: A step, then the requests that ended with it, and so on. It is sent how often the step has run; None for one that is
-#: empty, and then plans again.
-CountedSteps = Generator[Any, int | None, None]
-
-_NO_CHUNKS: list[CountedChunk] = []
-_NO_ENTRIES: list[Entry] = []
+#: What is prefilled in a step: (place of the request, tokens, tokens in the cache before).
+CountedChunk = tuple[int, int, int]
 
 
-class CountingScheduler(Scheduler):
-    """A scheduler that counts blocks where it may."""
+class Counts:
+    """The state of a scheduler in numbers. A request is its place in all of them.
 
-    #: Whether nothing runs, between two steps of `counted`.
-    is_idle = True
-    #: Whether all requests so far start with tokens to compute.
-    _computes = True
+    target: tokens that must be in the cache before it decodes. left: output tokens to come when it joins the decoding
+    ones. held: tokens in its cache less the clock, while it decodes. joins: a number that grows with each that joins.
+    clock: decode steps so far. decoding: how many decode; base: `held` of all of them.
+    ends: a heap of (clock at its end << shift) + place of each that decodes.
+    cut, computed: whose prefill was cut, -1 for none, and how many of its tokens are in the cache.
+    peak: most blocks that a step so far has held. asked_tokens: `target` of all that were let in.
+    blocked: as the scheduler's.
 
-    def add(self, entry: Entry) -> None:
-        if not entry.target or entry.request.prefilled:
-            self._computes = False
-        if self.limits.by_priority:
-            super().add(entry)
-        else:
-            self._waiting.append(entry)
+    A request that decodes holds (held + clock) // size + 1 blocks in the step at `clock`. With held = size x a + b,
+    b in [0, size), and clock = size x c + d that is a + 1 + c, and one more where b + d >= size. So whole, the sum of
+    all a + 1, and over, how many have each b, give the blocks of all at any clock.
+    """
 
-    def counted(self) -> CountedSteps | None:
-        """Steps with their blocks counted, up to one that might lack some; then, or when it is closed, all running
-        requests hold their blocks. None where the settings or what has come ask for more than counting."""
-        limits = self.limits
-        if (
-            not self._computes
-            or type(self.kv.cache) is not PagedCache
-            or self.drafts is not None
-            or limits.by_priority
-            or limits.prefill_first
-            or (limits.swap and self.preemptions)
-        ):
-            return None
-        return self._counted()
+    __slots__ = (
+        "asked_tokens", "base", "blocked", "blocks", "clock", "computed", "cut", "decoding", "ends", "held", "joined",
+        "joins", "left", "limits", "over", "peak", "shift", "size", "target", "waiting", "whole",
+    )  # fmt: skip
 
-    def _counted(self) -> CountedSteps:
-        waiting, size, slots = self._waiting, self._size, self.limits.max_num_seqs
-        clock, decoding, base = self._clock, self._decoding, self._base
-        books = self._take_back()
-        due, ending, ends = books.due, books.ending, books.ends
-        free = lowest = books.free
-        try:
-            while True:
-                place = clock % size
-                left = free - due[place]
-                chunks, tokens = _NO_CHUNKS, 0
-                if waiting or self._cut is not None:
-                    chunks = []
-                    left, tokens = self._let_in(left, decoding, chunks)
-                elif self.blocked:
-                    self.blocked = ""
-                if left < 0:
-                    return
-                free = left
-                most = 1
-                if decoding and not chunks:
-                    most = ends[0] - clock
-                    if decoding * most > free:
-                        most = _steps_within(free, due, decoding, clock, most)
-                may_admit = decoding < slots and not waiting
-                repeats = yield decoding, base + decoding * clock, chunks, tokens, most, may_admit
-                if repeats is None:
-                    continue
-                if repeats > 1:  # blocks of the steps after the one planned
-                    end = place + repeats
-                    if repeats > size:
-                        free -= (repeats - 1) // size * decoding
-                        end -= (repeats - 1) // size * size
-                    place += 1
-                    while place < end:
-                        free -= due[place if place < size else place - size]
-                        place += 1
-                if free < lowest:
-                    lowest = free
-                ended = _NO_ENTRIES
-                if decoding:
-                    clock += repeats
-                    if ends[0] == clock:  # as `_end`
-                        heappop(ends)
-                        ended = ending.pop(clock)
-                        for entry in ended:
-                            held = entry.target - entry.joined
-                            base -= held
-                            free -= (-held - clock) // size
-                            due[entry.due] -= 1
-                        decoding -= len(ended)
-                if chunks:
-                    joined, held, freed, at_once = books.prefilled(chunks, clock)
-                    decoding, base, free = decoding + joined, base + held, free + freed
-                    if at_once:
-                        ended = [*ended, *at_once]
-                self.is_idle = not decoding and self._cut is None
-                yield ended
-        finally:
-            self._clock, self._decoding, self._base = clock, decoding, base
-            self.kv.min_free = min(self.kv.min_free, lowest)
-            self._hand_out(books)
+    def __init__(self, requests: Sequence[Request], limits: Limits, blocks: int, size: int) -> None:
+        self.limits, self.blocks, self.size = limits, blocks, size
+        self.target = [request.input_tokens for request in requests]
+        self.left = [request.output_tokens for request in requests]
+        self.held, self.joins = [0] * len(requests), [0] * len(requests)
+        self.shift = len(requests).bit_length()
+        self.peak = self.clock = self.joined = self.asked_tokens = self.computed = 0
+        self.clear()
 
-    def _let_in(self, free: int, decoding: int, chunks: list[CountedChunk]) -> tuple[int, int]:
-        """As `_go_on` and `_admit`: chunks next to `decoding` requests. (blocks that are free then, tokens of the
-        chunks); of blocks fewer than 0, and nothing is done, where the step might lack some."""
-        if not self._computes:
-            return -1, 0
-        size, limits, waiting, kv = self._size, self.limits, self._waiting, self.kv
-        whole = budget = limits.max_num_batched_tokens - decoding
-        slots = limits.max_num_seqs - decoding
-        entry = self._cut
-        if entry is not None:
-            done, target = entry.computed, entry.target
-            tokens = min(budget, target - done)
-            if tokens > 0:
-                free -= -(-(done + tokens) // size) - -(-done // size)
-            if free < 0:
-                return free, 0
+    def clear(self) -> None:
+        """Nothing runs or waits."""
+        self.decoding = self.base = self.whole = 0
+        self.over = [0] * self.size
+        self.ends: list[int] = []
+        self.waiting: deque[int] = deque()
+        self.cut, self.blocked = -1, ""
+
+    def blocks_at(self, clock: int) -> int:
+        """Blocks of those that decode, in their step at `clock`, if none ends before."""
+        turns, place = divmod(clock, self.size)
+        return self.whole + self.decoding * turns + sum(self.over[self.size - place :])
+
+    def steps_within(self, repeats: int) -> int:
+        """How many of the next `repeats` decode steps have their blocks; those are counted as run."""
+        clock, blocks = self.clock, self.blocks
+        if self.blocks_at(clock + repeats - 1) > blocks:
+            repeats = bisect_right(range(repeats), blocks, key=lambda ahead: self.blocks_at(clock + ahead))
+        if repeats:
+            self.peak = max(self.peak, self.blocks_at(clock + repeats - 1))
+        return repeats
+
+    def let_in(self) -> list[CountedChunk] | None:
+        """As `_go_on` and `_admit`: what is prefilled next to the requests that decode. None, and nothing is done,
+        where the step might lack blocks."""
+        size, limits, waiting, blocks = self.size, self.limits, self.waiting, self.blocks
+        budget = limits.max_num_batched_tokens - self.decoding
+        slots = limits.max_num_seqs - self.decoding
+        chunks: list[CountedChunk] = []
+        used = self.blocks_at(self.clock)
+        if self.cut >= 0:
+            tokens = min(budget, self.target[self.cut] - self.computed)
+            used += -(-(self.computed + tokens) // size)
+            chunks.append((self.cut, tokens, self.computed))
+            budget -= tokens
             slots -= 1
-            if tokens > 0:
-                chunks.append((entry, tokens, done, done + tokens == target))
-                budget -= tokens
-                if done + tokens == target:
-                    self._cut = None
+        if used > blocks:
+            return None
         self.blocked = ""
         while waiting:
             if budget <= 0:
@@ -159,104 +100,143 @@ class CountingScheduler(Scheduler):
             if slots <= 0:
                 self.blocked = "slots"
                 break
-            entry = waiting[0]
-            target = entry.target
+            place = waiting[0]
+            target = self.target[place]
             tokens = target if target < budget else budget
-            left = free - -(-tokens // size)
-            if left < 0 or (tokens < target and limits.reserves_all and -(-target // size) > free):
+            more = used - -tokens // size
+            if more > blocks or (tokens < target and limits.reserves_all and used - -target // size > blocks):
                 self.blocked = "kv"
                 break
-            free = left
-            del waiting[0]
-            kv.asked_tokens += target
-            chunks.append((entry, tokens, 0, tokens == target))
-            if tokens < target:
-                self._cut = entry
+            used = more
+            waiting.popleft()
+            self.asked_tokens += target
+            chunks.append((place, tokens, 0))
             budget -= tokens
             slots -= 1
-        return free, whole - budget
+        if used > self.peak:
+            self.peak = used
+        return chunks
 
-    def _take_back(self) -> _Books:
-        """All blocks from the running requests; what is counted instead."""
-        books = _Books(self.kv.free_blocks, [len(entries) for entries in self._due])
+    def ended(self) -> list[int]:
+        """The places of those whose last decode step has just run; they hold nothing any more."""
+        ends, size, over, clock = self.ends, self.size, self.over, self.clock
+        places = []
+        while ends and ends[0] >> self.shift == clock:
+            place = heappop(ends) & ((1 << self.shift) - 1)
+            places.append(place)
+            held = self.held[place]
+            self.base -= held
+            self.whole -= held // size + 1
+            over[held % size] -= 1
+        self.decoding -= len(places)
+        return places
+
+    def computed_of(self, chunks: list[CountedChunk]) -> list[int]:
+        """These chunks are computed: the places of those whose prompt is."""
+        self.cut = -1
+        done = []
+        for place, tokens, before in chunks:
+            if before + tokens < self.target[place]:
+                self.cut, self.computed = place, before + tokens
+            else:
+                done.append(place)
+        return done
+
+    def prefilled(self, places: Sequence[int]) -> list[int]:
+        """A step with the last chunks of these has run. Returns the places of those that ended with it."""
+        ended: list[int] = []
+        if self.decoding:
+            self.clock = clock = self.clock + 1
+            if self.ends[0] >> self.shift == clock:
+                ended = self.ended()
+        left = self.left
+        for place in places:
+            left[place] -= 1
+        at_once = [place for place in places if not left[place]]
+        if at_once:
+            ended += at_once
+            places = [place for place in places if left[place]]
+        self.join(places, self.clock)
+        return ended
+
+    def join(self, places: Sequence[int], clock: int) -> None:
+        """From the step at `clock` on these requests decode."""
+        size, over, shift, ends = self.size, self.over, self.shift, self.ends
+        number = self.joined
+        for place in places:
+            self.joins[place] = number = number + 1
+            self.held[place] = held = self.target[place] - clock
+            self.base += held
+            self.whole += held // size + 1
+            over[held % size] += 1
+            heappush(ends, (clock + self.left[place] << shift) + place)
+        self.joined = number
+        self.decoding += len(places)
+
+
+class CountingScheduler(Scheduler):
+    """A scheduler that counts blocks where it may."""
+
+    def counts(self, requests: Sequence[Request]) -> Counts | None:
+        """Counts of a load in which nothing has come yet; None where the settings or its requests ask for more."""
+        limits, cache = self.limits, self.kv.cache
+        if (
+            type(cache) is not PagedCache
+            or self.drafts is not None
+            or limits.by_priority
+            or limits.prefill_first
+            or limits.max_num_batched_tokens < limits.max_num_seqs
+            or not all(request.input_tokens and not request.prefilled for request in requests)
+        ):
+            return None
+        return Counts(requests, limits, cache.blocks, cache.block_size)
+
+    def count(self, counts: Counts, place_of: Callable[[Entry], int]) -> bool:
+        """Take all blocks back and count them. False, and nothing is done, where requests lie on the host."""
+        if self.limits.swap and self.preemptions:
+            return False
         for key in self.running:
             self.kv.cache.free(key)
-        for entry in sorted((e for e in self.running.values() if e.decoding), key=attrgetter("joined")):
-            books.joins += 1
-            entry.order = books.joins
-            books.ending.setdefault(entry.ends, []).append(entry)
-        books.ends = sorted(books.ending)
-        self.is_idle, self.blocked = not self.running, ""
-        return books
+        counts.clock = self._clock
+        entries = sorted((e for e in self.running.values() if e.decoding), key=attrgetter("joined"))
+        for entry in (*self._waiting, *self.running.values()):
+            place = place_of(entry)
+            counts.target[place], counts.left[place] = entry.target, entry.request.output_tokens - entry.produced
+        for entry in entries:
+            counts.join((place_of(entry),), entry.joined)
+        counts.waiting.extend(map(place_of, self._waiting))
+        if self._cut is not None:
+            counts.cut, counts.computed = place_of(self._cut), self._cut.computed
+        return True
 
-    def _hand_out(self, books: _Books) -> None:
-        """Give the running requests the blocks that were counted for them."""
-        self._settled, self._swapped, self._joins, self._joined = True, 0, books.joins, 0
+    def hand_out(self, counts: Counts, entry_of: Callable[[int], Entry]) -> None:
+        """Give the running requests the blocks that were counted for them; nothing is counted any more."""
+        self._settled, self._swapped, self._joins, self._joined = True, 0, counts.joined, 0
+        self._clock, self._decoding, self._base, self.blocked = counts.clock, counts.decoding, counts.base, ""
         self.running.clear()
         self._ends.clear()
         for due in self._due:
             due.clear()
-        cache = self.kv.cache
-        for entry in sorted(chain.from_iterable(books.ending.values()), key=attrgetter("order")):
-            entry.decoding = True
+        mask = (1 << counts.shift) - 1
+        for order, place, end in sorted((counts.joins[n & mask], n & mask, n >> counts.shift) for n in counts.ends):
+            entry, held = entry_of(place), counts.held[place]
+            entry.decoding, entry.ends, entry.due = True, end, -held % counts.size
+            entry.joined = entry.target - held
+            entry.produced = entry.request.output_tokens - counts.left[place]
+            entry.computed = entry.target
             self.running[entry.id] = self._due[entry.due][entry.id] = entry
-            self._ends.append((entry.ends, entry.order, entry))
+            self._ends.append((end, order, entry))
             self._joined += entry.joined
-            cache.allocate(entry.id, entry.target + self._clock - entry.joined)
+            self.kv.cache.allocate(entry.id, held + counts.clock)
         heapify(self._ends)
-        if self._cut is not None:
-            self.running[self._cut.id] = self._cut
-            cache.allocate(self._cut.id, self._cut.computed)
-
-
-@dataclass(slots=True)
-class _Books:
-    """free: blocks that nobody held at first. due: how many decoding requests need a block at each clock, modulo the
-    block size. ending: who ends at which clock; ends: a heap of those clocks. joins: how often one joined."""
-
-    free: int
-    due: list[int]
-    ending: dict[int, list[Entry]] = field(default_factory=dict)
-    ends: list[int] = field(default_factory=list)
-    joins: int = 0
-
-    def prefilled(self, chunks: list[CountedChunk], clock: int) -> tuple[int, int, int, list[Entry]]:
-        """A step with these chunks has run. (requests that decode from now on, tokens that they hold less the clock,
-        blocks of those that ended at once, and those)."""
-        joined = held = freed = 0
-        ended, due = _NO_ENTRIES, self.due
-        for entry, tokens, _, is_last in chunks:
-            entry.computed += tokens
-            if not is_last:
-                continue
-            target = entry.target
-            entry.produced = produced = entry.produced + 1
-            left = entry.request.output_tokens - produced
-            if not left:
-                freed -= -target // len(due)
-                ended = [*ended, entry]
-                continue
-            joined += 1  # as `_decode`
-            held += target - clock
-            self.joins += 1
-            entry.order, entry.joined = self.joins, clock
-            entry.ends = end = clock + left
-            entry.due = place = (clock - target) % len(due)
-            due[place] += 1
-            if end in self.ending:
-                self.ending[end].append(entry)
-            else:
-                self.ending[end] = [entry]
-                heappush(self.ends, end)
-        return joined, held, freed, ended
-
-
-def _steps_within(free: int, due: list[int], decoding: int, clock: int, repeats: int) -> int:
-    """How many of `repeats` decode steps from `clock` on, of which the first has its blocks, `free` blocks serve."""
-    if decoding * (repeats // len(due) + 1) <= free:
-        return repeats
-    for ahead in range(1, repeats):
-        free -= due[(clock + ahead) % len(due)]
-        if free < 0:
-            return ahead
-    return repeats
+        self._waiting = deque(map(entry_of, counts.waiting))
+        self._cut = None
+        if counts.cut >= 0:
+            self._cut = entry = entry_of(counts.cut)
+            entry.computed = counts.computed
+            self.running[entry.id] = entry
+            self.kv.cache.allocate(entry.id, entry.computed)
+        self.kv.min_free = min(self.kv.min_free, counts.blocks - counts.peak)
+        self.kv.asked_tokens += counts.asked_tokens
+        counts.asked_tokens = 0
+        counts.clear()

@@ -11,7 +11,7 @@ class Entry:
     target: tokens that must be in the cache before it decodes (its prompt, after a preemption also what it produced).
     computed: how many of them are. produced: output tokens, up to the step in which it joined the decoding ones.
     joined, ends, due: decode steps of the scheduler, when it joined, when it ends, and modulo the block size when it
-    needs a block. order: number of its joining, where blocks are counted. steps: decode steps that its output still
+    needs a block. steps: decode steps that its output still
     takes, where drafts are verified. swapped: tokens of its KV that lie on the host. hit_tokens: found in the cache
     when let in, and loaded_tokens in the pool beyond it.
     For the driver, in its own units, -1 where unknown: arrived, started, first, last (tokens received), paused (when
@@ -20,14 +20,14 @@ class Entry:
 
     __slots__ = (
         "arrived", "computed", "decoding", "due", "ends", "first", "hit_tokens", "id", "joined", "last",
-        "loaded_tokens", "names", "order", "paused", "preemptions", "produced", "request", "started", "steps",
+        "loaded_tokens", "names", "paused", "preemptions", "produced", "request", "started", "steps",
         "swapped", "target",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
         self.request, self.id = request, request.id
         self.target = request.input_tokens - request.prefilled
-        self.computed = self.produced = self.joined = self.ends = self.due = self.order = self.steps = 0
+        self.computed = self.produced = self.joined = self.ends = self.due = self.steps = 0
         self.swapped = self.hit_tokens = self.loaded_tokens = self.preemptions = 0
         self.decoding = False
         self.arrived = self.started = self.first = self.last = self.paused = -1

@@ -131,7 +131,7 @@ class Scheduler:
 
     def entry(self, request: Request) -> Entry | None:
         """The request as the scheduler keeps it; None where not even an empty cache holds it to its end."""
-        if request.input_tokens + request.output_tokens > self._longest:
+        if not self.takes(request):
             return None
         entry = Entry(request)
         if self.drafts:

@@ -207,7 +207,7 @@ def _behind(policy: Policy) -> Policy:
 
 def _outcome_of(load: Load, instance: Instance) -> ServingOutcome:
     loop = instance.loop
-    return outcome_of(load, loop.done, loop.rejected, loop.log, loop.scheduler, loop.pauses)
+    return outcome_of(load, loop.completed(), len(loop.rejected), loop.log, loop.scheduler, pauses=loop.pauses)
 
 
 def _use(role: str, instance: Instance) -> InstanceUse:

@@ -23,8 +23,8 @@ from scenarios.serving.kv_pool import KvPool
 from scenarios.serving.requests import Request
 from scenarios.serving.scheduler import Scheduler, Step
 from sim.engines.costs import EngineCosts
-from sim.serving.outcome import REASON_NUMBERS, Log, Pause
-from sim.serving.prices import TICKS_PER_NS, Piece, StepPrices
+from sim.serving.outcome import REASON_NUMBERS, Completed, Log, Pause, completed_of
+from sim.serving.prices import TICKS_PER_NS, Piece, StepPrices, whole_ns
 
 #: As many steps at once as nothing stops.
 UNLIMITED = 1 << 40
@@ -96,6 +96,14 @@ class Loop:
         while self.advance():
             pass
 
+    def completed(self) -> Completed:
+        """What became of the requests that ended."""
+        return completed_of(self.done)
+
+    def serves(self, request: Request) -> bool:
+        """Whether a request may be as long as it is, and an empty cache holds it."""
+        return request.input_tokens + request.output_tokens <= self.longest and self.scheduler.takes(request)
+
     def look(self) -> None:
         """The client may have more to send."""
         self._next = self._next_arrival()
@@ -110,7 +118,7 @@ class Loop:
         """A run of equal steps, of which only the first may start at `limit` or later; or wait for the next arrival.
         False where nothing is left."""
         seen = self._seen()
-        if self._next is not None and self._next <= -(-seen // TICKS_PER_NS) * TICKS_PER_NS:
+        if self._next is not None and self._next < seen + TICKS_PER_NS:
             self._receive(seen)
         step = self.scheduler.plan()
         for entry in step.lost:
@@ -132,7 +140,7 @@ class Loop:
     def _now_ns(self) -> int:
         """The client's clock, of whole nanoseconds: what it sends when a request ends must not miss the next step by
         less than one."""
-        return -(-self.now // TICKS_PER_NS)
+        return whole_ns(self.now)
 
     def _next_arrival(self) -> int | None:
         following = self.client.next_ns()
@@ -146,18 +154,16 @@ class Loop:
 
     def _receive(self, seen: int) -> None:
         """Hand what has come up to `seen` to the scheduler; what can never be served is sent back."""
-        client, longest, door_ns = self.client, self.longest, self.engine.admission_ns
-        entry_of, add = self.scheduler.entry, self.scheduler.add
-        for at, request in client.send(-(-seen // TICKS_PER_NS) - door_ns):
-            entry = entry_of(request)
-            if entry is None or request.input_tokens + request.output_tokens > longest:
+        client = self.client
+        for at, request in client.send(whole_ns(seen) - self.engine.admission_ns):
+            entry = self.scheduler.entry(request) if self.serves(request) else None
+            if entry is None:
                 self.rejected.append(request)
                 client.ended(request, at)
                 continue
             entry.arrived = at
-            add(entry)
-        following = client.next_ns()
-        self._next = None if following is None else (following + door_ns) * TICKS_PER_NS
+            self.scheduler.add(entry)
+        self._next = self._next_arrival()
 
     def _one(self, step: Step) -> None:
         """A step with prefills, or with blocks that come back from the host."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, fields, replace
-from operator import attrgetter
 from struct import Struct
 from typing import Any
 
@@ -15,7 +14,7 @@ from scenarios.records import dataclass
 from scenarios.serving.entry import Entry
 from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Scheduler
-from sim.serving.prices import TICKS_PER_NS
+from sim.serving.prices import TICKS_PER_NS, whole_ns
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -33,8 +32,8 @@ class Log:
     by how much each next one is longer, prefill chunks, ticks that the first step's decodes would take alone, ticks of
     the device in the first step, and the number of why requests wait. Numbers beyond 2^53 are rounded."""
 
-    COLUMNS = 9
-    pack = staticmethod(Struct(f"{COLUMNS}d").pack)
+    _row = Struct("d8q")
+    pack = staticmethod(_row.pack)
 
     def __init__(self) -> None:
         self.cells = bytearray()
@@ -45,29 +44,28 @@ class Log:
 
     def stall(self, requests: int) -> None:
         """In the step that was logged last, so many requests that decode stand still."""
-        self._stalls.append((len(self.cells) // (8 * self.COLUMNS) - 1, requests))
+        self._stalls.append((len(self.cells) // self._row.size - 1, requests))
 
     def steps(self) -> Steps:
         """As columns; `gaps` are all that decode."""
-        start, decoding, steps, first, more, chunks, alone, device, blocked = (
-            np.frombuffer(self.cells, np.float64).reshape(-1, self.COLUMNS).T
-        )
-        stalled = np.zeros(len(start), np.int64)
+        rows = np.frombuffer(self.cells, np.dtype([("start", np.float64), ("rest", np.int64, 8)]))
+        decoding, steps, first, more, chunks, alone, device, blocked = np.ascontiguousarray(rows["rest"].T)
+        stalled = np.zeros(len(rows), np.int64)
         for run, requests in self._stalls:
             stalled[run] = requests
         return Steps(
-            start / TICKS_PER_NS,
-            decoding.astype(np.int64),
-            steps=steps.astype(np.int64),
+            rows["start"] / TICKS_PER_NS,
+            decoding,
+            steps=steps,
             first_ns=first / TICKS_PER_NS,
             more_ns=more / TICKS_PER_NS,
-            chunks=chunks.astype(np.int64),
+            chunks=chunks,
             alone_ns=alone / TICKS_PER_NS,
             device_ns=device / TICKS_PER_NS,
-            blocked=blocked.astype(np.int64),
+            blocked=blocked,
             stalled=stalled,
-            gaps=decoding.astype(np.int64),
-            instance=np.zeros(len(start), np.int64),
+            gaps=decoding.copy(),
+            instance=np.zeros(len(rows), np.int64),
         )
 
 
@@ -187,38 +185,53 @@ class ServingOutcome:
         return float((inside * gaps).sum() / gaps.sum()) if gaps.sum() else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Requests that ended, in the order of their ids, as `ServingOutcome` has them."""
+
+    ids: Ints
+    arrived_ns: Ints
+    started_ns: Ints
+    first_ns: Ints
+    last_ns: Ints
+    input_tokens: Ints
+    output_tokens: Ints
+
+
+def completed_of(done: list[Entry]) -> Completed:
+    """What a loop has of them, whose times are ticks."""
+    arrived = [entry.arrived for entry in done]
+    ticks = ([getattr(entry, name) for entry in done] for name in ("started", "first", "last"))
+    return in_order([entry.request for entry in done], (arrived, *([whole_ns(at) for at in times] for times in ticks)))
+
+
+def in_order(requests: Sequence[Request], times_ns: Sequence[Sequence[int]]) -> Completed:
+    """Those of `requests` that ended. times_ns: of each when it arrived, started, had its first and its last token, the
+    last of these below 0 where it did not end."""
+    arrived, started, first, last = (np.array(column, np.int64) for column in times_ns)
+    ids = np.array([request.id for request in requests], np.int64)
+    inputs = np.array([request.input_tokens for request in requests], np.int64)
+    outputs = np.array([request.output_tokens for request in requests], np.int64)
+    order = np.argsort(ids)
+    order = order[last[order] >= 0]
+    times = arrived[order], started[order], first[order], last[order]
+    return Completed(ids[order], *times, input_tokens=inputs[order], output_tokens=outputs[order])
+
+
 def outcome_of(
-    load: Load,
-    done: list[Entry],
-    rejected: list[Request],
-    log: Log,
-    scheduler: Scheduler,
-    pauses: Sequence[Pause] = (),
+    load: Load, completed: Completed, rejected: int, log: Log, scheduler: Scheduler, pauses: Sequence[Pause] = ()
 ) -> ServingOutcome:
     """The outcome of a run that is over."""
-    done = sorted(done, key=attrgetter("id"))
-    requests = [entry.request for entry in done]
-
-    def ns(ticks: list[int]) -> Ints:
-        return np.array([-(-at // TICKS_PER_NS) for at in ticks], np.int64)
-
-    ids = np.array([entry.id for entry in done], np.int64)
     warmup = {request.id for request in load.requests[: load.warmup]}
-    counted = np.array([entry.id not in warmup for entry in done], np.bool_)
-    first_ns, last_ns = ns([entry.first for entry in done]), ns([entry.last for entry in done])
-    lost_ns, back_ns = (ns([pause[at] for pause in pauses if pause[0] not in warmup]) for at in (1, 2))
+    counted = ~np.isin(completed.ids, list(warmup))
+    kept = [pause for pause in pauses if pause[0] not in warmup]
+    lost_ns, back_ns = (np.array([whole_ns(pause[at]) for pause in kept], np.int64) for at in (1, 2))
     steps = log.steps()
-    gaps = _inside(first_ns[counted], last_ns[counted], steps) - _inside(lost_ns, back_ns, steps)
+    gaps = _inside(completed.first_ns[counted], completed.last_ns[counted], steps) - _inside(lost_ns, back_ns, steps)
     return ServingOutcome(
-        ids=ids,
-        arrived_ns=np.array([entry.arrived for entry in done], np.int64),
-        started_ns=ns([entry.started for entry in done]),
-        first_ns=first_ns,
-        last_ns=last_ns,
-        input_tokens=np.array([request.input_tokens for request in requests], np.int64),
-        output_tokens=np.array([request.output_tokens for request in requests], np.int64),
+        **{f.name: getattr(completed, f.name) for f in fields(Completed)},
         counted=counted,
-        rejected=len(rejected),
+        rejected=rejected,
         preemptions=scheduler.preemptions,
         usage_peak=scheduler.kv.usage_peak,
         hit_tokens=scheduler.kv.hit_tokens,

@@ -240,6 +240,11 @@ class GridPrices:
         return ns
 
 
+def whole_ns(ticks: int) -> int:
+    """The first whole nanosecond that is not before `ticks`."""
+    return -(-ticks // TICKS_PER_NS)
+
+
 def with_drafts(case: Case, batch: Batch, play: Callable[[Case, Batch], int]) -> int:
     """A step as `play` has it, and the drafts of speculative decoding that follow it, ns."""
     ns = play(case, batch) + lookup_ns(case.scenario.engine, batch)

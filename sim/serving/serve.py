@@ -41,7 +41,7 @@ def serve(
     gc.disable()  # nothing here is a circle, and looking for some in a million objects takes a third of the time
     try:
         loop.run()
-        return outcome_of(load, loop.done, loop.rejected, loop.log, scheduler, loop.pauses)
+        return outcome_of(load, loop.completed(), len(loop.rejected), loop.log, scheduler, pauses=loop.pauses)
     finally:
         if collects:
             gc.enable()

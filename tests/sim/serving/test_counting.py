@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from typing import Any
 from unittest.mock import patch
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scenarios.loader import load_scenario
 from scenarios.serving.admission import KvCache
-from scenarios.serving.counting import CountedSteps, CountingScheduler
+from scenarios.serving.counting import CountingScheduler, Counts
 from scenarios.serving.drafts import Drafts
 from scenarios.serving.kv_cache import ContiguousCache, PagedCache
 from scenarios.serving.prefix_cache import PrefixCache
@@ -19,9 +21,12 @@ from scenarios.serving.requests import Load, Request
 from scenarios.serving.scheduler import Limits
 from scenarios.speculation_settings import SpeculativeConfig
 from sim.engines.costs import EngineCosts
+from sim.predict.scenario_result import case_of
 from sim.serving import counted
+from sim.serving.counted import CountedLoop
 from sim.serving.outcome import ServingOutcome
 from sim.serving.prices import TICKS_PER_NS, Piece
+from sim.serving.result import serve_scenario, serving_block
 from sim.serving.serve import serve
 
 CACHE_TOKENS = (128, 320, 1280, 20_000)
@@ -44,9 +49,8 @@ class Captured:
 @st.composite
 def loads(draw: st.DrawFn) -> Load:
     gap_ns = draw(st.sampled_from((400, 5000, 40_000)))
-    rows = draw(
-        st.lists(st.tuples(st.integers(0, 2 * gap_ns), st.integers(0, 90), st.integers(1, 70)), min_size=1, max_size=60)
-    )
+    prompts = st.integers(draw(st.sampled_from((0, 1, 1, 1, 1))), 90)  # with one of 0 tokens none is counted
+    rows = draw(st.lists(st.tuples(st.integers(0, 2 * gap_ns), prompts, st.integers(1, 70)), min_size=1, max_size=60))
     at, requests = 0, []
     for number, (gap, prompt, output) in enumerate(rows):
         at += gap
@@ -85,8 +89,8 @@ def both(
     config = SpeculativeConfig(method="ngram", num_speculative_tokens=2, acceptance=0.6)
     outcomes = []
     for counts in (True, False):
-        steps = CountingScheduler.counted if counts else lambda self: None
-        with patch.object(CountingScheduler, "counted", steps), patch.object(counted, "PATIENCE", patience):
+        kept_counts = CountingScheduler.counts if counts else lambda self, requests: None
+        with patch.object(CountingScheduler, "counts", kept_counts), patch.object(counted, "PATIENCE", patience):
             drafts = Drafts(config, 0) if drafted else None
             kept = cache()
             outcomes.append(serve(load, limits, kept, Captured(), engine, 150, 1000, drafts))
@@ -133,23 +137,46 @@ def test_blocks_are_counted_and_a_step_that_lacks_some_is_the_schedulers(
 ) -> None:
     load = Load(tuple(Request(n, 3000 * n, 10 + 7 * n % 50, 20 + 11 * n % 60) for n in range(120)))
     limits = Limits(8, 64)
-    counts, steps = [], CountingScheduler._counted
+    rows, counts = [], CountedLoop._counted
 
-    def watched(self: CountingScheduler) -> CountedSteps:
-        counted, sent = steps(self), None
-        counts.append(0)
-        try:
-            while True:
-                sent = yield counted.send(sent)
-                counts[-1] += sent is not None
-        except StopIteration:
-            return
-        finally:
-            counted.close()
+    def watched(self: CountedLoop, state: Counts) -> None:
+        before = len(self.log.steps().steps)
+        counts(self, state)
+        rows.append(len(self.log.steps().steps) - before)
 
-    monkeypatch.setattr(CountingScheduler, "_counted", watched)
+    monkeypatch.setattr(CountedLoop, "_counted", watched)
     with_counts, without = both(load, limits, lambda: PagedCache(blocks, 16), EngineCosts(per_step_ns=700))
     assert columns(with_counts) == columns(without)
     assert (with_counts.preemptions > 0) == preempts
-    assert sum(counts) > 20
-    assert (len(counts) > 1) == preempts
+    assert sum(rows) > 20
+    assert (len(rows) > 1) == preempts
+
+
+@pytest.mark.parametrize(
+    ("sets", "is_counted"),
+    [
+        ((), True),
+        (("arrival=closed", "concurrency=5"), True),
+        (("arrival=burst",), True),
+        (("arrival=poisson", "rate=40", "turns=3", "think_time_s=0.2"), True),
+        (("arrival=poisson", "rate=40", "urgent_share=0.3", "engine.scheduling_policy=priority"), False),
+        (("arrival=poisson", "rate=40", "prefix_tokens=16", "optimizations.kv.prefix_sharing=true"), False),
+        (("arrival=burst", "engine.kv_cache_memory_bytes=1800000"), True),
+    ],
+)
+def test_a_scenario_is_answered_in_the_same_bytes_with_blocks_counted_or_not(
+    sets: tuple[str, ...], is_counted: bool
+) -> None:
+    traffic = tuple(s if s.startswith(("engine.", "optimizations.")) else f"workload.traffic.{s}" for s in sets)
+    plain = ("workload.traffic.trace=null", "workload.traffic.requests=60") if sets else ()
+    loaded = load_scenario("serve_tiny_cpu", [*plain, *traffic])
+    blocks = []
+    for counts in (True, False):
+        kept_counts = CountingScheduler.counts if counts else lambda self, requests: None
+        with (
+            patch.object(CountingScheduler, "counts", kept_counts),
+            patch.object(CountedLoop, "_counted", autospec=True, side_effect=CountedLoop._counted) as called,
+        ):
+            blocks.append(json.dumps(serving_block(serve_scenario(loaded, case_of(loaded)))))
+        assert called.called == (counts and is_counted)
+    assert blocks[0] == blocks[1]

@@ -147,7 +147,7 @@ def test_many_steps_at_once_are_the_same_to_the_nanosecond(
 ) -> None:
     load = some_load(200, 4, 5000, concurrency)
     at_once = served(load, blocks)
-    monkeypatch.setattr(CountingScheduler, "counted", lambda self: None)
+    monkeypatch.setattr(CountingScheduler, "counts", lambda self, requests: None)
     monkeypatch.setattr(Scheduler, "steady", lambda self: 1)
     one_by_one = served(load, blocks)
     assert len(at_once.steps.steps) < len(one_by_one.steps.steps)
@@ -210,7 +210,7 @@ def test_steps_until_is_the_first_that_is_late_enough(length: int, more: int) ->
 
 
 def test_a_loop_that_can_do_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop.Scheduler, "entry", lambda self, request: loop.Entry(request))
+    monkeypatch.setattr(loop.Scheduler, "takes", lambda self, request: True)
     with pytest.raises(RuntimeError, match="1 requests wait for KV blocks"):
         serve(Load((Request(0, 0, 100, 1),)), Limits(1, 200), PagedCache(2, 16), Growing(), replace(FREE))
 
