@@ -89,7 +89,8 @@ class PagedCache:
 
     def __init__(self, blocks: int, block_size: int) -> None:
         self.blocks, self.block_size = blocks, block_size
-        self._free = list(range(blocks - 1, -1, -1))
+        self._free: list[int] = []  # that were held once; the last to come back goes first
+        self._fresh = 0  # from this one on none was ever held: a cache may have millions, and a load need few
         self._holders: list[int] | None = None  # of each block, once there is one with several
         self._table: dict[Request, list[int]] = {}
         self._tokens: dict[Request, int] = {}
@@ -104,7 +105,7 @@ class PagedCache:
 
     @property
     def free_blocks(self) -> int:
-        return len(self._free)
+        return len(self._free) + self.blocks - self._fresh
 
     def allocate(self, request: Request, tokens: int, like: Request | None = None, common_tokens: int = 0) -> None:
         """Give `request` the blocks of `tokens` tokens; the whole blocks of the first `common_tokens` are those of
@@ -182,12 +183,16 @@ class PagedCache:
         return sum(len(t) * self.block_size - self._tokens[r] for r, t in self._table.items())
 
     def _take(self, count: int) -> list[int]:
-        if count > len(self._free):
-            raise OutOfCache(f"{count} blocks asked for, {len(self._free)} free")
+        if count > self.free_blocks:
+            raise OutOfCache(f"{count} blocks asked for, {self.free_blocks} free")
         if not count:
             return []
         taken = self._free[: -count - 1 : -1]
         del self._free[-count:]
+        if len(taken) < count:
+            fresh = range(self._fresh, self._fresh + count - len(taken))
+            self._fresh = fresh.stop
+            taken += fresh
         if self._holders is not None:
             for block in taken:
                 self._holders[block] = 1

@@ -50,6 +50,16 @@ def test_blocks_come_as_a_request_grows() -> None:
     assert cache.table("a") == (0, 2, 1)
 
 
+def test_blocks_that_came_back_go_first_and_then_those_that_nobody_ever_held() -> None:
+    cache = PagedCache(1 << 40, 4)  # a list of them would not fit in memory
+    cache.allocate("a", 8)
+    cache.allocate("b", 5)
+    cache.free("a")
+    assert cache.free_blocks == (1 << 40) - 2
+    cache.allocate("c", 14)
+    assert cache.table("c") == (0, 1, 4, 5)
+
+
 def test_a_common_prefix_is_held_once_and_outlives_its_first_holder() -> None:
     cache = PagedCache(blocks=6, block_size=4)
     cache.allocate("a", 11)
