@@ -206,7 +206,7 @@ def many_rows(repeats: int) -> Iterator[Row]:
         yield Row(f"cold `whatif plan {name} --cards 16`", "s", [run], 20)
 
 
-#: Points of a grid over Qwen3-32B; `batches` sets how many there are.
+#: A grid over Qwen3-32B; `axes` says what varies next to what 12 points of it have each.
 GRID = """
 description: a benchmark
 scenario: qwen3_32b_tp16_decode
@@ -214,29 +214,40 @@ grid:
   engine.tensor_parallel_size: [4, 8, 16]
   optimizations.weights: [bf16, w8a8]
   optimizations.kv.dtype: [auto, int8]
-  workload.batch: {batches}
+{axes}
 """
-PER_BATCH = 12
+EACH = 12
+
+
+def swept_s(axes: str) -> float:
+    """A sweep on 2 processes, SQLite and Parquet included: half of the CPU time of all processes."""
+    with TemporaryDirectory() as folder:
+        grid = Path(folder) / "grid.yaml"
+        grid.write_text(GRID.format(axes=axes), encoding="utf-8")
+        return child(COMMAND, "sweep", str(grid), "--jobs", "2", "--out", str(Path(folder) / "out.parquet"))[0] / 2
 
 
 def sweep_rows(repeats: int) -> Iterator[Row]:
-    """A sweep of 10,000 points on 2 processes, SQLite and Parquet included, from what 120 points take more than 24: it
-    would take minutes. Half of the CPU time of all processes."""
+    """10,000 points on 2 processes, from what 600 points take more than 120: where batch and context vary, and where
+    prompts do, so that no two points have a prefill in common."""
 
-    def swept_s(batches: int) -> float:
-        with TemporaryDirectory() as folder:
-            grid = Path(folder) / "grid.yaml"
-            grid.write_text(GRID.format(batches=list(range(1, batches + 1))), encoding="utf-8")
-            return child(COMMAND, "sweep", str(grid), "--jobs", "2", "--out", str(Path(folder) / "out.parquet"))[0] / 2
+    def axes(batches: int, key: str, values: list[int]) -> str:
+        return f"  workload.batch: {list(range(1, batches + 1))}\n  {key}: {values}"
 
-    swept_s(1)
-    few, many = 2, 10
-    values = []
-    for _ in range(max(1, repeats // 3)):
-        start = swept_s(few)
-        each = (swept_s(many) - start) / (PER_BATCH * (many - few))
-        values.append(start + each * (10_000 - PER_BATCH * few))
-    yield Row("10,000 configurations of a 32B model on 2 cores (extrapolated)", "s", values, 15)
+    contexts = [1024 + 500 * n for n in range(10)]
+    prompts = [700 + 431 * n for n in range(10)]
+    few, many = 1, 5
+    for name, key, lengths in (
+        ("batch and context", "workload.context_tokens", contexts),
+        ("batch and prompt", "workload.input_tokens", prompts),
+    ):
+        swept_s(axes(few, key, lengths))
+        values = []
+        for _ in range(max(1, repeats // 3)):
+            start = swept_s(axes(few, key, lengths))
+            each = (swept_s(axes(many, key, lengths)) - start) / (EACH * len(lengths) * (many - few))
+            values.append(start + each * (10_000 - EACH * len(lengths) * few))
+        yield Row(f"10,000 configurations of a 32B model over {name} on 2 cores (extrapolated)", "s", values, 15)
 
 
 def player_rows(repeats: int) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from scenarios.errors import ScenarioError
 from scenarios.models.model import Experts, Model
@@ -30,6 +31,7 @@ _ON_SHARE = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=64)  # the points of a sweep are of few
 def shard(model: Model, ranks: int, replicas: int = 1, expert_parallel: bool = False, gathered: bool = False) -> Model:
     """What one rank holds of a model on `replicas` groups of `ranks` tensor-parallel ranks.
 

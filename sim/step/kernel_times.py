@@ -45,22 +45,24 @@ def of_first_rank(laid: Layout, walk: Walk) -> KernelTimes:
     """The times of rank 0 in the first variant of a walk of all ranks."""
     import numpy as np
 
-    entered = walk.ready[:, 0, 0]
-    may = entered[laid.launched]
+    entered, where = walk.ready[:, 0, 0], laid.meetings
+    launched = np.array(laid.launched) if where is None else where.launched
+    gaps = np.array(laid.gaps_ns, np.int64) if where is None else where.gap_times_ns
+    may = entered[launched]
     if laid.gates:
         gated = list(laid.gates)
         may[gated] = np.maximum(may[gated], walk.ended[list(laid.gates.values()), 0, 0])
     met = may.copy()
-    if walk.met:
-        met[list(walk.met)] = [start[0, 0] for start in walk.met.values()]
-    durations = np.array(laid.durations_ns)
-    after = np.cumsum(laid.gaps_ns) + np.cumsum(durations) - durations  # of kernels that follow one another at once
+    if len(walk.met[0]):
+        met[walk.met[0]] = walk.met[1][:, 0, 0]
+    durations = np.array(laid.durations_ns) if laid.kernel_matrix is None else laid.kernel_matrix[:, 0]
+    after = np.cumsum(gaps) + np.cumsum(durations) - durations  # of kernels that follow one another at once
     starts = after + np.maximum.accumulate(met - after)
     ends = starts + durations
     arrivals = may
-    arrivals[1:] = np.maximum(may[1:], ends[:-1] + laid.gaps_ns[1:])
-    issued = _issued(laid, entered.tolist())
-    return KernelTimes(issued, arrivals.tolist(), starts.tolist(), ends.tolist(), walk.lengths_ns[0])
+    arrivals[1:] = np.maximum(may[1:], ends[:-1] + gaps[1:])
+    issued = (entered - np.maximum(laid.start_ns, 0))[launched]
+    return KernelTimes(issued.tolist(), arrivals.tolist(), starts.tolist(), ends.tolist(), walk.lengths_ns[0])
 
 
 def _issued(laid: Layout, ready: list[int]) -> list[int]:

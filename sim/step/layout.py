@@ -53,13 +53,16 @@ class Row:
 
 class Meetings(NamedTuple):
     """Where a step waits, whatever its kernels take. group: ranks of each meeting. meets: the kernels in which ranks
-    meet. places: kernels that wait for something: the first of each entry of the host, those of updates and of
-    meetings; None where all kernels do. entries: of each place, the entry that launches it. gaps_ns: sum of the gaps up
-    to each place; gap_sum_ns: of all. first_gap_ns: of the first kernel. at: of each meeting, its place. gated: places
-    that wait for an update; updates: the host steps of these."""
+    meet. launched, gap_times_ns: of each kernel, the entry that launches it, and the gap before it. places: kernels
+    that wait for something: the first of each entry of the host, those of updates and of meetings; None where all do.
+    entries: of each place, the entry that launches it. gaps_ns: sum of the gaps up to each place; gap_sum_ns: of
+    all. first_gap_ns: of the first kernel. at: of each meeting, its place. gated: places that wait for an update;
+    updates: the host steps of these."""
 
     group: int
-    meets: tuple[int, ...]
+    meets: Numbers
+    launched: Numbers
+    gap_times_ns: Numbers
     places: Numbers | None
     entries: Numbers
     gaps_ns: Numbers

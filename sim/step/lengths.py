@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # a rank alone needs no numpy
     from numpy import int64
     from numpy.typing import NDArray
 
+    from sim.step.layout import Numbers
     from sim.step.ranks import Clocks
 
 
@@ -145,13 +146,13 @@ def lengths_of_ranks_ns(laid: Layout, variants: Sequence[Variant]) -> list[int] 
 @dataclass(frozen=True, slots=True)
 class Walk:
     """A step of several ranks, played in several variants. lengths_ns: of rank 0, by variant. Of shape (places,
-    variants, ranks), ns: ended, when each host step is through; ready, when each entry's first kernel may run. met:
-    when each kernel starts in which ranks meet, by kernel."""
+    variants, ranks), ns: ended, when each host step is through; ready, when each entry's first kernel may run. met: the
+    kernels in which ranks meet, and when each of them starts."""
 
     lengths_ns: list[int]
     ended: Clocks
     ready: Clocks
-    met: dict[int, Clocks]
+    met: tuple[Numbers, Clocks]
 
 
 def walk_of_ranks(laid: Layout, variants: Sequence[Variant]) -> Walk | None:
@@ -168,11 +169,12 @@ def walk_of_ranks(laid: Layout, variants: Sequence[Variant]) -> Walk | None:
     if laid.meetings is None:
         laid.meetings = meetings_of(laid)
     if laid.meetings is None:
-        free, met_at = _streams(laid, durations, threads.ended, threads.ready, speeds)
+        free, met_in = _streams(laid, durations, threads.ended, threads.ready, speeds)
+        met_at = np.array(list(met_in), np.int64), np.array(list(met_in.values()), np.int64)
         clock = np.maximum.reduce([threads.through, *free.values()]) + threads.last_ns
     else:
         end, together = met(laid.meetings, durations, threads, speeds, laid.busy_ns)
-        met_at = dict(zip(laid.meetings.meets, together, strict=True))
+        met_at = laid.meetings.meets, together
         clock = np.maximum(threads.through, end) + threads.last_ns
     return Walk([int(ns) for ns in clock[:, 0]], threads.ended, threads.ready, met_at)
 

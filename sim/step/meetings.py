@@ -37,10 +37,13 @@ def meetings_of(laid: Layout) -> Meetings | None:
     waiting[[*meets, *gates]] = True
     number = np.cumsum(waiting) - 1
     places = np.flatnonzero(waiting)
-    gaps = np.cumsum(laid.gaps_ns)
+    each = np.array(laid.gaps_ns, np.int64)
+    gaps = np.cumsum(each)
     return Meetings(
         group=groups.pop() or laid.ranks,
-        meets=tuple(meets),
+        meets=np.array(meets),
+        launched=launched,
+        gap_times_ns=each,
         places=None if len(places) == count else places,
         entries=launched[places],
         gaps_ns=gaps[places],

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from sim.predict import frames
 from sim.sweep.point import Result, result_of, results_of
 from sim.sweep.space import Point, grid_file, read_space
 
@@ -53,3 +54,36 @@ def test_rows_are_those_of_points_predicted_alone(grid: str, tmp_path: Path) -> 
     again = results_of(scenario, points[::-1])[::-1]
     assert together == again == [(point.place, alone(scenario, point)) for point in points]
     assert {result[1] for _, result in together} == {"done"}
+
+
+SIZES = """
+scenario: qwen3_8b_tp2_decode
+grid:
+  optimizations.graph: [eager, aclgraph, ge_graph]
+  optimizations.kv.dtype: [auto, int8]
+random:
+  count: 6
+  seed: 4
+  of:
+    workload.batch: {from: 1, to: 24}
+    workload.input_tokens: {from: 1, to: 12000, log: true}
+    workload.output_tokens: {from: 2, to: 400}
+    engine.max_num_batched_tokens: [2048, 8192]
+"""
+
+
+def test_rows_of_frames_are_those_of_steps_that_are_built_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sizes.yaml"
+    path.write_text(SIZES)
+    space = read_space(path)
+    points = list(space.points())
+    forget()
+    framed = results_of(space.scenario, points)
+    assert frames._known.cache_info().currsize > 3
+    forget()
+    monkeypatch.setattr(frames, "ALONE", 10**9)
+    assert results_of(space.scenario, points) == framed
+    assert {result[1] for _, result in framed} <= {"done", "skipped"}
+    assert sum(result[1] == "done" for _, result in framed) > 20
