@@ -143,6 +143,14 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"npu_mm_all_reduce_base 需要由 HCCS 相连的卡；在 \1 上 \2 张卡由 RoCE 相连",
     ),
     (
+        rf"vLLM-Ascend prefetches experts from {_N} tokens a step on, got {_N}",
+        r"vLLM-Ascend 在每步至少 \1 个 token 时才预取专家权重，现为 \2",
+    ),
+    (
+        rf"vLLM-Ascend prefetches in steps of fewer than {_N} tokens, got {_N}",
+        r"vLLM-Ascend 仅在每步少于 \1 个 token 时预取权重，现为 \2",
+    ),
+    (
         r"cannot be combined with overlap\.prefetch: when npu_ffn reads prefetched weights is not modelled",
         "不能与 overlap.prefetch 同用：npu_ffn 何时读取预取的权重没有模型",
     ),
