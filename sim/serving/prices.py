@@ -4,7 +4,7 @@ A grid point is a whole step that `sim.predict` has played. Times are in ticks, 
 tokens of the cache inside a piece, so that the sum of a thousand steps is exact and equals one after the other.
 
 Decode steps: rows (the captured size, where there is one) on four points to an octave x mean context on one. Steps with
-prefills are a sum: matrix products and the rest by tokens (two points to an octave and half a tile next to each),
+prefills are a sum: matrix products and the rest by tokens (both sides of each tile, then two points to an octave),
 attention of the prefills by query-key pairs, and what decoding requests add, by their number (x 4) and mean context
 (x 2). A ragged batch counts with its mean. `docs/serving.md` states the error that
 tests/sim/serving/test_prices.py measures.
@@ -32,17 +32,19 @@ MIN_CONTEXT = 64
 TILE_ROWS = (128, 256)
 #: Two points to an octave.
 _HALF_OCTAVES = tuple(size for octave in range(4, 24) for size in (1 << octave, 3 << (octave - 1)))
-#: Half a tile of rows of large products: their times are stairs, and at half octaves all tiles are just full. Points on
-#: these alone lie below the stairs on either side, and prices between them came out 1.9 % low on the mean.
-HALF_TILE = TILE_ROWS[0] // 2
+#: Rows of a tile of large products: their times are stairs. Up to TILED tokens the grid has both sides of every step;
+#: beyond, where a tile is no longer much of the whole, half a tile on either side of half octaves, at which all tiles
+#: are just full: points on these alone lie below the stairs on either side, and came out 1.9 % low on the mean.
+TILE, TILED = 128, 1024
+HALF_TILE = TILE // 2
 #: Tokens of steps with prefills on the grid.
 TOKEN_POINTS = tuple(
     sorted(
         {
-            *_HALF_OCTAVES,
-            *(size + HALF_TILE for size in _HALF_OCTAVES if size >= TILE_ROWS[1]),
-            *(size - HALF_TILE for size in _HALF_OCTAVES if size > TILE_ROWS[1]),
-            *(rows + 8 for rows in TILE_ROWS),
+            *(size for size in _HALF_OCTAVES if size < TILE or size > TILED),
+            *(edge + side for edge in range(TILE, TILED + 1, TILE) for side in (0, 1)),
+            *(size + half for size in _HALF_OCTAVES if size > TILED for half in (-HALF_TILE, HALF_TILE)),
+            TILED + HALF_TILE,
         }
     )
 )

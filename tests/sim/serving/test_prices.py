@@ -78,6 +78,32 @@ def test_steps_with_prefills_lean_to_no_side(seed: int) -> None:
     assert abs(sum(off) / len(off)) < 0.012
 
 
+def test_a_row_that_starts_a_tile_pays_for_it() -> None:
+    """255 requests that decode and a prompt of 520 tokens are 775 rows, 7 tiles of 128 and not the 6.05 of a line."""
+    wanted = [
+        (Batch("prefill", (Group(1, tokens, 0),)), prices().mixed(0, 0, tokens, tokens * (tokens + 1) // 2))
+        for tokens in (768, 769)
+    ]
+    assert max(map(abs, errors(wanted))) < 1e-6
+    assert wanted[1][1] > 1.05 * wanted[0][1]
+    full = Batch("mixed", (Group(255, 1, 648), Group(1, 520, 0)))
+    assert errors([(full, prices().mixed(255, 255 * 648, 520, 520 * 521 // 2))])[0] == pytest.approx(0, abs=0.015)
+
+
+@pytest.mark.slow
+def test_steps_of_a_thousand_rows_are_priced_within_a_percent_and_never_four_off() -> None:
+    random, wanted = Random(5), []
+    for _ in range(40):
+        requests, context = random.choice([0, random.randint(1, 255)]), random.randint(64, 3000)
+        tokens = random.randint(400, 1100) - requests
+        groups = (*((Group(requests, 1, context),) if requests else ()), Group(1, tokens, 0))
+        ticks = prices().mixed(requests, requests * context, tokens, tokens * (tokens + 1) // 2)
+        wanted.append((Batch("mixed" if requests else "prefill", groups), ticks))
+    off = errors(wanted)
+    assert max(map(abs, off)) < 0.04
+    assert median(map(abs, off)) < 0.01
+
+
 @pytest.mark.slow
 def test_a_ragged_batch_is_close_to_its_mean() -> None:
     random, off = Random(3), []
