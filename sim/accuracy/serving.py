@@ -17,7 +17,8 @@ from scenarios.records import dataclass
 from scenarios.serving.requests import Load
 from scenarios.serving.traffic import load_of
 from sim.accuracy.rows.serving import ServingRow
-from sim.engines.profile import MAX_MODEL_LEN, EngineProfile, engine_of, load_engine, shipped_engine_of
+from sim.engines.graphs import sizes_in_pieces
+from sim.engines.profile import BY_STREAMS, MAX_MODEL_LEN, EngineProfile, engine_of, load_engine, shipped_engine_of
 from sim.predict.memory import DoesNotFit
 from sim.predict.scenario_result import case_of, looked_up
 from sim.predict.steps import Case
@@ -124,6 +125,11 @@ def _with_defaults(loaded: Loaded, base: str, row: ServingRow, engine: EnginePro
         except ScenarioError:
             continue  # does not go with what the row says
         pairs.append(f"{key}={value}")
+    if values.get("cudagraph_capture_sizes") == BY_STREAMS and "engine.cudagraph_capture_sizes" not in said:
+        scenario = loaded.scenario
+        if scenario.optimizations.graph == "aclgraph" and scenario.engine.cudagraph_mode == "PIECEWISE":
+            sizes = list(sizes_in_pieces(scenario, model))
+            loaded = load_text(base, row.id, (*row.settings, *pairs, f"engine.cudagraph_capture_sizes={sizes}"))
     return loaded
 
 

@@ -114,9 +114,10 @@ DefaultName = Literal[
     "prefix_sharing",
     "scheduler_reserve_full_isl",
     "prefill_first",
+    "cudagraph_capture_sizes",
 ]
 #: Values of defaults that depend on the model.
-WITHOUT_MLA, MAX_MODEL_LEN = "without_mla", "max_model_len"
+WITHOUT_MLA, MAX_MODEL_LEN, BY_STREAMS = "without_mla", "max_model_len", "by_streams"
 
 
 class Default(ProfilePart):

@@ -16,14 +16,11 @@ from typing import Any, Literal
 
 from scenarios.batches import capture_sizes
 from scenarios.records import dataclass
-from scenarios.speculation import draft_layers
+from sim.engines.graphs import STREAMS, sizes_of_streams, thinned
 from sim.predict.steps import Case
 
 Version = Literal["0.18", "0.23"]
 VERSIONS: tuple[Version, ...] = ("0.18", "0.23")
-#: Streams that graphs of 0.18 may take, of 2048 (v0.18.0, vllm_ascend/utils.py: MAX_CAPTURE_SIZE). 0.23 asks for
-#: CANN 8.5, which has no such limit (release notes of v0.21.0rc1, #9572).
-STREAMS = 1800
 #: Environment variables of 0.18 that are fields of --additional-config in 0.23 (#9064).
 MOVED = {
     "VLLM_ASCEND_ENABLE_FLASHCOMM1": "enable_flashcomm1",
@@ -60,23 +57,10 @@ def graph_mode_of(case: Case, version: Version) -> str:
 
 def max_graphs(case: Case, version: Version) -> int | None:
     """Batch sizes that the version can capture; None where nothing but memory limits them: 0.18 counts streams of
-    graphs that are cut at attention (PIECEWISE) alone.
-
-    A graph takes layers + 1 streams, a draft model's in addition. With HCCL_OP_EXPANSION_MODE=AIV that many times 1 +
-    the kinds of groups that communicate; with others 40 streams are set aside for each, and each counts twice.
-    """
+    graphs that are cut at attention (PIECEWISE) alone."""
     if version != "0.18" or graph_mode_of(case, version) != "PIECEWISE":
         return None
-    engine, model = case.scenario.engine, case.model
-    groups = (engine.tensor_parallel_size > 1) + (engine.data_parallel_size > 1)
-    drafted = draft_layers(engine, model)
-    per_graph = model.layers + 1 + (drafted + 1 if drafted else 0)
-    if _expansion(case) != "AIV":
-        return int((STREAMS - 40 * groups) / per_graph / (1 + 2 * groups))
-    factor = 1 + groups + engine.enable_expert_parallel + case.scenario.optimizations.overlap.shared_expert_stream
-    if model.experts:
-        return STREAMS // per_graph // (factor + (engine.data_parallel_size > 1))
-    return (STREAMS - factor * per_graph) // per_graph // factor
+    return sizes_of_streams(case.scenario, case.model, is_aiv=_expansion(case) == "AIV")
 
 
 def _expansion(case: Case) -> str:
@@ -100,12 +84,7 @@ def sizes_to_capture(case: Case, version: Version) -> tuple[int, ...]:
     """The batch sizes to capture: the default ones where the version can hold so many, else evenly chosen ones, the
     smallest and the largest among them."""
     sizes, most = _default_sizes(case), max_graphs(case, version)
-    if most is None or len(sizes) <= most:
-        return sizes
-    if most < 2:
-        return sizes[-1:]
-    step = (len(sizes) - 1) / (most - 1)
-    return tuple(dict.fromkeys(sizes[round(i * step)] for i in range(most)))
+    return sizes if most is None else thinned(sizes, most)
 
 
 def command_of(case: Case, version: Version) -> Command:

@@ -90,6 +90,22 @@ def test_what_a_row_leaves_open_is_the_default_of_its_engine(tmp_path: Path) -> 
     assert engine_settings(tmp_path, f"{GRAPH};engine.max_num_seqs=4096")[2] == 8192
 
 
+def test_graphs_in_pieces_are_captured_for_the_sizes_that_streams_hold(tmp_path: Path) -> None:
+    def sizes(settings: str, engine: str = "0.13.0") -> tuple[int, ...] | None:
+        text = row(1, 8, 20).replace("Qwen3-0.6B", "Qwen3-32B").replace("0.18.0", engine).replace(GRAPH, settings)
+        deployed = deployed_of(read_serving(file_of(tmp_path, text))[0][0])
+        assert not isinstance(deployed, str)
+        return deployed.bench.case.scenario.engine.cudagraph_capture_sizes
+
+    unsaid = "engine.tensor_parallel_size=4"
+    assert sizes(unsaid) == (1, 32, 80, 136, 184, 232, 320, 416, 512)  # a batch of 8 is padded to 32
+    piecewise = f"{unsaid};{GRAPH};engine.cudagraph_mode=PIECEWISE"
+    assert sizes(piecewise) == sizes(unsaid)
+    assert sizes(f'"{piecewise};engine.cudagraph_capture_sizes=[8,16]"') == (8, 16)
+    assert sizes(f"{unsaid};{GRAPH}") is None  # decode steps replayed whole
+    assert sizes(unsaid, "0.23.0") is None
+
+
 def test_a_client_without_a_temperature_leaves_sampling_to_the_model(tmp_path: Path) -> None:
     def sampling(conditions: str, settings: str = GRAPH) -> str:
         path = file_of(tmp_path, row(1, 4, 20).replace(GRAPH, settings))
