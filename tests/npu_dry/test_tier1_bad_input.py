@@ -15,7 +15,7 @@ import pytest
 
 from device.doctor.npu_trials import TRIALS
 from device.operators.npu.plan import lacking
-from scenarios.batches import reported_batch
+from scenarios.batches import decode_batch, prefill_batches, reported_batch
 from scenarios.build import build
 from scenarios.loader import load_scenario
 from scenarios.lowering.parallel import shard_of
@@ -84,10 +84,10 @@ def test_a_trial_asks_for_nothing_that_is_refused(number: int) -> None:
     """The whole-size Programs of the trials, rehearsed on the real meta kernels."""
     words = shlex.split(TRIALS[number].command)
     sets = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-    for phase in ("decode", "prefill"):
-        scenario = load_scenario(scenario_of(words), [*sets, f"workload.phase={phase}"]).scenario
-        part = part_of(scenario)
-        assert lacking(build(scenario, part, reported_batch(scenario)), part, "2.13.0") == []
+    scenario = load_scenario(scenario_of(words), sets).scenario
+    part = part_of(scenario)
+    for batch in (decode_batch(scenario), *prefill_batches(scenario)):
+        assert lacking(build(scenario, part, batch), part, "2.13.0") == []
 
 
 #: Whole models of the shipped scenarios, on one rank or split over tensor-parallel ones.
