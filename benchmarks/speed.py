@@ -311,7 +311,7 @@ SLICED = (
 )
 ISSUED = {
     "captured": ("optimizations.graph=aclgraph",),
-    "captured on 2 streams": ("optimizations.graph=aclgraph", "optimizations.overlap.prefetch=true"),
+    "captured on 2 streams": ("optimizations.graph=aclgraph", "optimizations.overlap.shared_expert_stream=true"),
     "eager": ("optimizations.graph=eager",),
 }
 
