@@ -141,14 +141,9 @@ class InstanceUse:
 
 
 @dataclass(frozen=True, slots=True)
-class ServingOutcome:
-    """Completed requests in the order of their ids (times in ns from the first arrival on), and what was counted.
-
-    started: when it was first let in. counted: whether it is past the warm-up. rejected: requests that are longer than
-    allowed or than the cache holds. tokens_per_step: that a decode step yields for one request. instances: of a fleet
-    behind a router. pauses_ns: gaps between tokens, of requests past the warm-up, in which they lost their blocks.
-    transfer_wait_ns: from the end of a prefill to its KV at the decode instance, mean.
-    """
+class Completed:
+    """Requests that ended, in the order of their ids; times in ns from the first arrival on. started: when it was first
+    let in."""
 
     ids: Ints
     arrived_ns: Ints
@@ -157,6 +152,18 @@ class ServingOutcome:
     last_ns: Ints
     input_tokens: Ints
     output_tokens: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOutcome(Completed):
+    """Completed requests, and what was counted.
+
+    counted: whether a request is past the warm-up. rejected: requests that are longer than allowed or than the cache
+    holds. tokens_per_step: that a decode step yields for one request. instances: of a fleet behind a router. pauses_ns:
+    gaps between tokens, of requests past the warm-up, in which they lost their blocks. transfer_wait_ns: from the end
+    of a prefill to its KV at the decode instance, mean.
+    """
+
     counted: NDArray[np.bool_]
     rejected: int
     preemptions: int
@@ -183,19 +190,6 @@ class ServingOutcome:
         inside = np.cumsum(changes[order])[:-1]
         gaps = np.diff(times[order])
         return float((inside * gaps).sum() / gaps.sum()) if gaps.sum() else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """Requests that ended, in the order of their ids, as `ServingOutcome` has them."""
-
-    ids: Ints
-    arrived_ns: Ints
-    started_ns: Ints
-    first_ns: Ints
-    last_ns: Ints
-    input_tokens: Ints
-    output_tokens: Ints
 
 
 def completed_of(done: list[Entry]) -> Completed:
