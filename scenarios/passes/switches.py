@@ -70,6 +70,15 @@ def with_needs(item: Pass, scenario: Settings) -> Settings:
     return scenario
 
 
+def with_settings_of(item: Pass, scenario: Settings) -> Settings:
+    """`scenario` with those needs of `item` met that switch nothing on: weights of the 16-bit type that it takes."""
+    for switch, value in item.missing(scenario):
+        other = pass_of(switch)
+        if other is not None and value in other.off:
+            scenario = set_switch(scenario, switch, value)
+    return scenario
+
+
 def without(item: Pass, scenario: Settings, model: Model) -> Settings:
     """`scenario` with `item` off, and with it all that needs it."""
     scenario = set_switch(scenario, item.switch, off_value(item, scenario, model))

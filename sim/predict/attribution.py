@@ -27,13 +27,13 @@ from typing import Any, Literal
 
 from scenarios.passes import Pass
 from scenarios.passes.base import set_switch
-from scenarios.passes.switches import all_off, passes_for
+from scenarios.passes.switches import all_off, passes_for, with_settings_of
 from scenarios.records import dataclass
 from scenarios.schema import Scenario
+from sim.predict.best_set import NO_EFFECT
 from sim.predict.gains import Gains, Progress, gains_of
 from sim.predict.steps import Case
 from sim.predict.variants import Variants
-from sim.predict.waterfall import NO_EFFECT
 
 #: Switches up to which all subsets are played, and orders that are drawn beyond it.
 EXACT, ORDERS_DRAWN = 10, 64
@@ -167,6 +167,8 @@ class _Game:
             scenario: Any = self._start
             for i in sorted(on):
                 scenario = set_switch(scenario, self.players[i].switch, self._values[i])
+            for i in sorted(on):
+                scenario = with_settings_of(self.players[i], scenario)
             lacking = {i for i in on if self.players[i].missing(scenario)}
             if lacking:
                 on -= lacking

@@ -11,9 +11,10 @@ from scenarios.passes.base import set_switch
 from scenarios.passes.switches import changed, on_value, passes_for, with_needs, without
 from scenarios.records import dataclass
 from scenarios.schema import Scenario
+from sim.predict.best_set import NO_EFFECT, best_of
 from sim.predict.steps import Case
 from sim.predict.variants import Variants
-from sim.predict.waterfall import NO_EFFECT, best_of, waterfall_of, without_losers
+from sim.predict.waterfall import waterfall_of
 
 Verdict = Literal[
     "gain", "loss", "not distinguishable", "no effect", "not applicable", "does not fit", "does not fit without"
@@ -85,11 +86,9 @@ def gains_of(case: Case, progress: Progress = lambda share: None, order: str = "
         alone.append(_alone(item, scenario, steps))
     progress(0.5)
     ratios = {gain.switch: gain.alone_ratio for gain in alone if gain.verdict not in NO_RATIO}
-    best = best_of(steps, scenario, ratios)
-    progress(0.6)
+    best = best_of(steps, scenario, ratios, lambda: progress(0.6))
+    progress(0.9)
     fall = waterfall_of(steps, scenario, best, ratios, order)
-    if (pruned := without_losers(steps, fall)) != fall.best:
-        fall = waterfall_of(steps, scenario, pruned, ratios, order)
     progress(0.95)
     placed = tuple(_placed(gain, fall.falls_ns.get(gain.switch), fall.start_ns) for gain in alone)
     return Gains(

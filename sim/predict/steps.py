@@ -135,6 +135,16 @@ def _length_in_columns_ns(case: Case, batch: Batch) -> int | None:
     return None if laid is None else _laid_ns(laid)
 
 
+def uncontended_ns(case: Case, batch: Batch) -> int | None:
+    """Length of one step of several ranks, ns, if kernels that run together did not slow each other down: the step is
+    never shorter. None where none run together, or where only the whole play says it."""
+    laid = layout_of(of_step(case), batch) if case.model.pipeline_parallel == 1 else None
+    if laid is None or laid.ranks == 1 or not laid.several_streams:
+        return None
+    known = lengths.lengths_of_ranks_ns(laid, (NOMINAL,))
+    return None if known is None else known[0]
+
+
 def _laid_ns(laid: Layout, host: float = 1.0) -> int:
     """Length of a step in columns, ns; of one rank with host times multiplied."""
     if laid.several_streams:

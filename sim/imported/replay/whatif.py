@@ -22,7 +22,7 @@ from sim.imported.replay.transforms.fuse import fuse
 from sim.imported.replay.transforms.graph_mode import remove_host_gaps
 from sim.imported.replay.transforms.scale import quantise, scale
 from sim.imported.replay.transforms.second_stream import second_stream
-from sim.predict.waterfall import NO_EFFECT
+from sim.predict.best_set import NO_EFFECT
 
 _FAMILIES = (
     classes.MATMUL, classes.ATTENTION, classes.NORM, classes.CACHE, classes.ELEMENTWISE, classes.COPY,

@@ -8,19 +8,21 @@ from itertools import permutations
 import pytest
 
 from scenarios.models.hf_config import load_model
+from scenarios.models.model import Model
 from sim.predict import attribution
 from sim.predict.attribution import Attribution, attribution_of, attribution_result
 from sim.predict.gains import gains_of
 from sim.predict.steps import Case
-from tests.scenarios.making import TINY, bare, scenario
+from tests.scenarios.making import PLAIN, TINY, bare, scenario
 from tests.sim.hardware_maker import hardware
 
 HW = hardware(host__jitter_sigma=0.05)
 
 
 @cache
-def of(**settings: object) -> tuple[Attribution, Case]:
-    case = Case(scenario(workload__batch=4, **settings), TINY, HW)
+def of(model: Model = PLAIN, **settings: object) -> tuple[Attribution, Case]:
+    """Of a model without Q and K norms the best set has ten switches, so that all subsets are played."""
+    case = Case(scenario(workload__batch=4, **settings), model, HW)
     return attribution_of(case), case
 
 
@@ -75,7 +77,7 @@ def test_shares_sum_to_the_whole_way_where_many_do_next_to_nothing(monkeypatch: 
 
 def test_what_saves_host_calls_overlaps_with_the_graph() -> None:
     """On top of nothing a fused norm saves calls; behind a graph there are none to save."""
-    result, _ = of(optimizations__graph="ge_graph")
+    result, _ = of(TINY, optimizations__graph="ge_graph")
     norm = next(share for share in result.shares if share.switch == "fusion.rms_norm")
     assert norm.first_us > 2 * norm.last_us
     assert norm.last_us < norm.shapley_us < norm.first_us

@@ -16,6 +16,7 @@ from scenarios.models.model import Model
 from scenarios.schema import Scenario
 from sim.hardware.profile import HardwareProfile
 from sim.kernel.ranges import Spreads
+from sim.predict.best_set import NO_EFFECT
 from sim.predict.gains import gains_of
 from sim.predict.steps import Case, length_ns, plans_of, sensitivity_of
 from sim.predict.uncertainty import (
@@ -27,7 +28,6 @@ from sim.predict.uncertainty import (
     sigma_of,
     step_interval,
 )
-from sim.predict.waterfall import NO_EFFECT
 from sim.step.plan import HostWork, Issue, Launch, Plan, Synchronize
 from tests.scenarios.making import TINY, scenario
 from tests.sim.hardware_maker import hardware
