@@ -51,9 +51,14 @@ def _numbers(serving: dict[str, Any], say: Say) -> None:
 
 
 def _likely(serving: dict[str, Any], say: Say) -> None:
+    loads_differ = any(row["part"] == "load" for row in serving["likely"])
     for row in serving["likely"]:
-        values = {key: f"{row[key]:,.3g}" for key in ("a_ms", "b_ms")}
-        sentence(say(f"likely_{row['part']}", **values), say(f"speaks_{row['part']}", side=row["side"]))
+        values = {key: f"{row[key]:,.3g}" for key in ("a_ms", "b_ms", "low_ms", "high_ms") if key in row}
+        if row["part"] == "load":
+            sentence(say("likely_load", **values), say("speaks_load", share=f"{row['share']:.0%}"))
+            continue
+        said = f"beyond_{row['part']}" if loads_differ else f"likely_{row['part']}"
+        sentence(say(said, **values), say(f"speaks_{row['part']}", side=row["side"]))
 
 
 def _causes(load: dict[str, Any], say: Say) -> None:

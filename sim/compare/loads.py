@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import exp, fsum, hypot, log
 from typing import Any
 
-from scenarios.records import dataclass
+from sim.compare.load_share import Load, LoadShare, load_share
 from sim.compare.results import AS_FAST, pair_of
 
 #: Loads are the same where rates, requests in flight and lengths agree to this share.
@@ -20,35 +20,12 @@ CHANGED = 0.05
 #: Half of the central 90 % of ln(mean) of one load test, where nothing is known of its repeats: two of them then differ
 #: by CHANGED at most (assumed: their tools keep one run).
 REPEAT = log(1 + CHANGED) / 2**0.5
+#: The cause where a pair's loads differ.
+ANOTHER_LOAD = "another load"
 #: A smaller change of a part is one of the last digit, ms.
 MIN_MS = 1e-6
 #: A line through TPOT needs loads whose requests in flight differ by this factor.
 SPREAD = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One load of a serving engine, and what requests met. arrival: `closed` or at a rate. in_flight: requests, mean.
-
-    parts_ms: what is known of them: `queue` of TTFT, and of TPOT `device`, `prefill` in the same step and `engine`.
-    ends: of a prediction, a metric's interval over its value, (metric, low / value, high / value).
-    """
-
-    label: str
-    arrival: str
-    rate: float | None
-    in_flight: float
-    input_tokens: float
-    output_tokens: float
-    ttft_ms: float
-    tpot_ms: float
-    output_throughput: float | None
-    parts_ms: tuple[tuple[str, float], ...] = ()
-    ends: tuple[tuple[str, float, float], ...] = ()
-
-    @property
-    def e2el_ms(self) -> float:
-        return self.ttft_ms + (self.output_tokens - 1) * self.tpot_ms
 
 
 Pair = tuple[Load, Load]
@@ -59,7 +36,7 @@ def compare_loads(a: Sequence[Load], b: Sequence[Load]) -> dict[str, Any]:
     over the requests in flight, where the loads allow one; `likely`: what probably changed, with its evidence; `notes`.
     """
     pairs, notes = paired(a, b)
-    line = _line(pairs)
+    line = _line([one for one, _ in pairs], [other for _, other in pairs]) if pairs else _line(a, b)
     return {
         "loads": [_compared(*pair) for pair in pairs],
         "line": line,
@@ -153,7 +130,11 @@ def _causes(a: Load, b: Load) -> list[tuple[str, float, float]]:
     gaps = a.output_tokens - 1
     causes = [("more output tokens", 0.0, (b.output_tokens - a.output_tokens) * b.tpot_ms)]
     if not (of_a and of_b):
-        return [*causes, ("first token", a.ttft_ms, b.ttft_ms), ("decode", gaps * a.tpot_ms, gaps * b.tpot_ms)]
+        share = _share(a, b)
+        by_load = a.tpot_ms if share is None else share.tpot_of(b.tpot_ms)
+        if share is not None:
+            causes.append((ANOTHER_LOAD, gaps * a.tpot_ms, gaps * by_load))
+        return [*causes, ("first token", a.ttft_ms, b.ttft_ms), ("decode", gaps * by_load, gaps * b.tpot_ms)]
     parts = ("device", "prefill", "engine")
     other = [load.tpot_ms - fsum(of[part] for part in parts) for load, of in ((a, of_a), (b, of_b))]
     causes.append(("queue", of_a["queue"], of_b["queue"]))
@@ -163,11 +144,11 @@ def _causes(a: Load, b: Load) -> list[tuple[str, float, float]]:
     return causes
 
 
-def _line(pairs: Sequence[Pair]) -> dict[str, Any] | None:
-    """TPOT = per step + per request x requests in flight, by least squares over the paired loads of each side."""
+def _line(a: Sequence[Load], b: Sequence[Load]) -> dict[str, Any] | None:
+    """TPOT = per step + per request x requests in flight, by least squares over the loads of each side."""
     fits = []
-    for side in (0, 1):
-        points = [(pair[side].in_flight, pair[side].tpot_ms) for pair in pairs]
+    for loads in (a, b):
+        points = [(load.in_flight, load.tpot_ms) for load in loads]
         if len(points) < 2 or max(x for x, _ in points) < SPREAD * min(x for x, _ in points):
             return None
         mean_x, mean_y = (fsum(values) / len(points) for values in zip(*points, strict=True))
@@ -176,28 +157,76 @@ def _line(pairs: Sequence[Pair]) -> dict[str, Any] | None:
     return {
         "per_step_ms": pair_of(fits[0][0], fits[1][0]),
         "per_request_ms": pair_of(fits[0][1], fits[1][1]),
-        "at_in_flight": fsum(a.in_flight + b.in_flight for a, b in pairs) / len(pairs) / 2,
+        "at_in_flight": fsum(fsum(x.in_flight for x in loads) / len(loads) for loads in (a, b)) / 2,
     }
 
 
 def _likely(pairs: Sequence[Pair], line: dict[str, Any] | None) -> list[dict[str, Any]]:
     """What probably changed, largest part of a token's change first; rules of thumb, none says that it was so."""
     if not pairs:
-        return []
+        return _of_line(line)
     rows: list[tuple[float, dict[str, Any]]] = []
     lightest, heaviest = pairs[0], pairs[-1]
+    share = _share(*lightest)
+    if share is not None:
+        return _next_to_load(*lightest, share)
     if line is None:
         rows += _grown(lightest[0].tpot_ms, lightest[1].tpot_ms, 1.0, "tpot", "ms a token")
     else:
-        step, request, at = line["per_step_ms"], line["per_request_ms"], line["at_in_flight"]
-        rows += _grown(step["a"], step["b"], 1.0, "step", "ms a step, whatever its requests")
-        rows += _grown(request["a"], request["b"], at, "request", "ms a step for each request in flight")
+        rows += _grown_of_line(line)
     gaps = max(1.0, lightest[0].output_tokens - 1)
     rows += _grown(lightest[0].ttft_ms, lightest[1].ttft_ms, 1 / gaps, "first", "ms to the first token, lightest load")
     waits = [heavy.ttft_ms - light.ttft_ms for light, heavy in zip(lightest, heaviest, strict=True)]
     if len(pairs) > 1 and waits[1] - waits[0] > CHANGED * heaviest[0].ttft_ms:
         rows += _grown(waits[0], waits[1], 1 / gaps, "wait", "ms more to the first token at the heaviest load")
     return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+
+
+def _of_line(line: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Of sweeps that have no load in common: what their lines say."""
+    rows = [] if line is None else _grown_of_line(line)
+    return [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
+
+
+def _grown_of_line(line: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:
+    step, request, at = line["per_step_ms"], line["per_request_ms"], line["at_in_flight"]
+    return [
+        *_grown(step["a"], step["b"], 1.0, "step", "ms a step, whatever its requests"),
+        *_grown(request["a"], request["b"], at, "request", "ms a step for each request in flight"),
+    ]
+
+
+def _share(a: Load, b: Load) -> LoadShare | None:
+    """What the load of `b` makes of `a`, where the loads differ."""
+    differs = _differences(a, b)
+    return load_share(a, b, ", ".join(differs)) if differs else None
+
+
+def _next_to_load(a: Load, b: Load, share: LoadShare) -> list[dict[str, Any]]:
+    """The load with what it explains of a token's change, and what is beyond it, largest part of a token first."""
+    low, high = share.tpot_ms
+    predicted = share.tpot_of(b.tpot_ms)
+    change = b.tpot_ms - a.tpot_ms
+    explained = max(0.0, (predicted - a.tpot_ms) / change) if abs(change) > AS_FAST else 1.0
+    row = {
+        "part": "load",
+        "side": "B" if b.tpot_ms >= a.tpot_ms else "A",
+        "name": f"{ANOTHER_LOAD}: {share.differs}",
+        "evidence": f"by its load alone B has {low:,.3g} to {high:,.3g} ms a token, and has {b.tpot_ms:,.3g}: "
+        f"{explained:.0%} of the change",
+        "a_ms": a.tpot_ms,
+        "b_ms": predicted,
+        "low_ms": low,
+        "high_ms": high,
+        "share": explained,
+    }
+    first = share.ttft_of(b.ttft_ms)
+    part = "wait" if share.heavier == (b.ttft_ms > first) else "first"
+    beyond = _grown(predicted, b.tpot_ms, 1.0, "tpot", "ms a token")
+    beyond += _grown(first, b.ttft_ms, 1 / max(1.0, b.output_tokens - 1), part, "ms to the first token")
+    for _, more in beyond:
+        more["evidence"] += ": what the load does not explain"
+    return [one for _, one in sorted([(abs(predicted - a.tpot_ms), row), *beyond], key=lambda pair: -pair[0])]
 
 
 #: What a part that grew speaks for.

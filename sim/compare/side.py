@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from scenarios.records import dataclass
 from scenarios.timeline import Timeline
-from sim.compare.loads import Load
+from sim.compare.load_share import Load
 
 Kind = Literal["scenario", "result", "trace", "profile", "load test"]
 

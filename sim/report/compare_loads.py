@@ -14,7 +14,7 @@ _METRICS = (("ttft_ms", "TTFT ms"), ("tpot_ms", "TPOT ms"), ("e2el_ms", "E2EL ms
 def loads_parts(serving: dict[str, Any], width: int) -> list[Any]:
     """What is printed of a `compare` document's part `serving`."""
     if not serving["loads"]:
-        return []
+        return _likely(serving, width)
     return [_metrics(serving, width), _causes(serving, width), *_likely(serving, width)]
 
 

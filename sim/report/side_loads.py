@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scenarios.exchange.load_tests import LoadTest
-from sim.compare.loads import Load
+from sim.compare.load_share import Load
 
 
 def loads_of_tests(tests: Sequence[LoadTest]) -> tuple[tuple[Load, ...], tuple[str, ...]]:

@@ -136,6 +136,27 @@ TEXTS: Table = {
         "The heaviest load adds {a_ms} ms to the first token of A and {b_ms} to that of B.",
         "最重负载使首个 token 增加：A {a_ms} ms，B {b_ms} ms。",
     ),
+    "likely_load": (
+        "The loads differ: by its load alone a token of B takes {low_ms} to {high_ms} ms.",
+        "两次测试的负载不同：仅负载一项，B 的每个 token 就需 {low_ms} 至 {high_ms} ms。",
+    ),
+    "speaks_load": (
+        "That explains {share} of the change of a token.",
+        "这解释了每个 token 变化的 {share}。",
+    ),
+    "beyond_tpot": (
+        "A token takes {b_ms} ms in B; its load explains {a_ms}.",
+        "B 每个 token {b_ms} ms；其负载只能解释 {a_ms} ms。",
+    ),
+    "beyond_first": (
+        "The first token takes {b_ms} ms in B; its load explains {a_ms}.",
+        "B 的首 token {b_ms} ms；其负载只能解释 {a_ms} ms。",
+    ),
+    "beyond_wait": (
+        "The first token takes {b_ms} ms in B; its load explains {a_ms}.",
+        "B 的首 token {b_ms} ms；其负载只能解释 {a_ms} ms。",
+    ),
+    "cause_another load": ("another load", "负载不同"),
     "speaks_tpot": (
         "That speaks for a missed graph, a starved host or other kernels in {side}; a second load tells which.",
         "这说明 {side} 可能未命中图、Host 不足或 kernel 不同；再测一个负载即可区分。",

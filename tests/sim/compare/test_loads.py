@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sim.compare.loads import Load, compare_loads, distinguishable, paired, sentence
+from sim.compare.load_share import SLOPE_HIGH, SLOPE_LOW, Load
+from sim.compare.loads import compare_loads, distinguishable, paired, sentence
 
 
 def load(in_flight: float, per_step_ms: float = 26.0, per_request_ms: float = 0.3, **more: Any) -> Load:
@@ -102,7 +103,7 @@ def test_two_single_loads_are_compared_whatever_they_are() -> None:
 def test_no_load_in_common_is_said() -> None:
     result = compare_loads([LIGHT, HEAVY], [load(4), load(64)])
     assert result["loads"] == []
-    assert result["likely"] == []
+    assert result["likely"] == []  # the lines of both are the same
     assert sentence(("x", "y"), result) == "x and y have no load in common."
 
 
@@ -133,3 +134,64 @@ def test_a_predicted_load_brings_its_own_interval() -> None:
     assert pair["high"] == pytest.approx(exp(hypot(log(3), log(1.05) / 2**0.5)))
     reverse = compare_loads([predicted], [HEAVY])["loads"][0]["metrics"]["e2el_ms"]
     assert (reverse["low"], reverse["high"]) == (pytest.approx(1 / pair["high"]), pytest.approx(1 / pair["low"]))
+
+
+def test_another_load_is_the_cause_where_it_explains_the_change() -> None:
+    """A step of 26 ms and 0.3 more for each request: 28.4 ms at 8, 35.6 at 32. By hand 28.4 / (1 + 8 s) x (1 + 32 s)
+    with s of 0.35 and of 1.65 % is 30.7 and 38.3 ms; nothing else is named."""
+    for a, b, side in ((load(8), load(32), "B"), (load(32), load(8), "A")):
+        result = compare_loads([a], [b])
+        (row,) = result["likely"]
+        assert (row["part"], row["side"], row["share"]) == ("load", side, pytest.approx(1))
+        assert row["name"] == f"another load: requests in flight {a.in_flight:g} and {b.in_flight:g}"
+        (cause, *rest) = result["loads"][0]["causes"]
+        assert cause["cause"] == "another load"
+        assert rest == []
+        assert cause["change_ms"] == pytest.approx(255 * (b.tpot_ms - a.tpot_ms))
+    (row,) = compare_loads([load(8)], [load(32)])["likely"]
+    assert row["low_ms"] == pytest.approx(28.4 * (1 + 32 * SLOPE_LOW) / (1 + 8 * SLOPE_LOW))
+    assert row["high_ms"] == pytest.approx(28.4 * (1 + 32 * SLOPE_HIGH) / (1 + 8 * SLOPE_HIGH))
+
+
+def test_what_is_beyond_the_load_is_named_next_to_it() -> None:
+    """A graph missed (60 ms a step for 26) next to a load that is four times as large: the load explains 38.3 ms."""
+    result = compare_loads([load(8)], [load(32, per_step_ms=60)])
+    assert [row["part"] for row in result["likely"]] == ["tpot", "load"]
+    assert result["likely"][0]["name"].startswith("graph missed")
+    high = 28.4 * (1 + 32 * SLOPE_HIGH) / (1 + 8 * SLOPE_HIGH)
+    assert result["likely"][1]["share"] == pytest.approx((high - 28.4) / (69.6 - 28.4))
+    causes = {row["cause"]: row["change_ms"] for row in result["loads"][0]["causes"]}
+    assert causes == pytest.approx({"another load": 255 * (high - 28.4), "decode": 255 * (69.6 - high)})
+
+
+def test_at_rates_the_requests_in_flight_follow_from_the_load_and_not_from_the_slowness() -> None:
+    """1 against 3 requests/s of the same engine, by Little's law, is the load; at 3 requests/s and twice the step more
+    are in flight, which the load alone does not bring."""
+
+    def at(rate: float, step_ms: float) -> Load:
+        in_flight = rate * (0.15 + 0.255 * step_ms) / (1 - rate * 0.255 * 0.3)
+        return load(in_flight, per_step_ms=step_ms, arrival="rate", rate=rate, label=f"{rate:g} requests/s")
+
+    (row,) = compare_loads([at(1, 26)], [at(3, 26)])["likely"]
+    assert (row["part"], row["share"]) == ("load", pytest.approx(1))
+    slow = compare_loads([at(1, 26)], [at(3, 52)])["likely"]
+    assert [row["part"] for row in slow] == ["tpot", "load"]
+    assert slow[1]["share"] < 0.5
+
+
+def test_a_first_token_far_beyond_what_a_heavier_load_explains_is_queueing() -> None:
+    result = compare_loads([load(8)], [load(32, ttft_ms=8000.0)])
+    assert {row["part"] for row in result["likely"]} == {"load", "wait"}
+
+
+def test_longer_prompts_explain_a_longer_first_token() -> None:
+    result = compare_loads([load(8)], [load(8, input_tokens=2080.0, ttft_ms=590.0)])
+    assert [row["part"] for row in result["likely"]] == ["load"]
+    assert "input tokens 520 and 2,080" in result["likely"][0]["name"]
+
+
+def test_sweeps_without_a_common_load_are_compared_by_their_lines() -> None:
+    result = compare_loads([load(n) for n in (1, 8, 32)], [load(n, per_step_ms=37) for n in (2, 12, 48)])
+    assert result["loads"] == []
+    assert [row["part"] for row in result["likely"]] == ["step"]
+    assert result["line"]["per_step_ms"] == pytest.approx({"a": 26, "b": 37, "ratio": 37 / 26})
