@@ -1,0 +1,36 @@
+"""What is freed stays with the process: the next op writes to it without asking the system for its pages again."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]
+
+#: Pages of the system that 20 tensors of 16 MiB take, one after the other; with the CPU's backend or without.
+FAULTS = """
+import resource, sys, torch
+torch.set_num_threads(1)
+if sys.argv[1] == "backend":
+    from device.backends.cpu import Cpu
+    Cpu()
+torch.ones(1 << 24, dtype=torch.bool)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    large = torch.ones(1 << 24, dtype=torch.bool)
+    small = torch.ones(64)
+    del large
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of glibc's malloc")
+def test_a_large_tensor_is_given_the_memory_of_the_last_one() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FAULTS, "backend"], capture_output=True, text=True, check=True, timeout=120
+    )
+    pages = 20 * (1 << 24) // resource.getpagesize()
+    assert int(ran.stdout) < pages / 8  # the first two may be new
