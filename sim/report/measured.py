@@ -14,6 +14,8 @@ from sim.report.tables import Column, fitted
 
 #: Ops that are shown one by one.
 MAX_OPS = 24
+#: A CPU whose steps take so many times what the profile says, or so many times less, is another one.
+OTHER_MACHINE = 1.6
 #: What the times of ops are of, by `op_times` of the result (docs/measure.md).
 OP_TIMES = {"kernel": "kernels alone", "call": "calls: mark to mark, the host's part included"}
 
@@ -26,9 +28,8 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
     errors, steady = measured["errors"], measured["reference_kernel"]
     console.print(Text.assemble((f"Measured on {measured['backend']}", "bold"), f"  {measured['device']}"))
     threads, repeats = counted(measured["threads"], "thread"), counted(measured["repeats"], "repeat")
-    if measured.get("bf16_units") == "none" and result["scenario"]["hardware"] == "cpu":
-        line = "  this CPU has no units for 16-bit products, and the profile is of one that has: prefills differ most"
-        console.print(Text(line, style="yellow"))
+    if line := other_machine(measured, result["scenario"]["hardware"]):
+        console.print(Text(f"  {line}", style="yellow"))
     if measured["backend"] == "npu" and result["graph"] == "ge_graph":
         launches = counted(result["launches"], "launch", "es")
         line = f"  issued as {measured['units']} units, predicted as {launches}: aclgraph is issued as it is predicted"
@@ -66,6 +67,18 @@ def print_measured(console: Console, result: dict[str, Any]) -> None:
     if not requests:  # of a load, the step is only what explains it
         console.print(_ops(measured["ops"], console.width, times))
     console.print(_conclusion(measured))
+
+
+def other_machine(measured: dict[str, Any], hardware: str) -> str:
+    """One line where the profile is plainly of another machine than the one that measured, with the command to run; ""
+    where it may be of this one."""
+    times = 1 / (1 + measured["errors"]["steady_step"])
+    if measured["backend"] != "cpu" or 1 / OTHER_MACHINE < times < OTHER_MACHINE:
+        return ""
+    return (
+        f"profile {hardware} is of another machine: here the step takes {times:.1f} times as long as it says. "
+        "`whatif calibrate --backend cpu --out my_cpu.yaml`, then --set hardware=my_cpu.yaml"
+    )
 
 
 def _speed(measured: dict[str, Any]) -> str:
