@@ -1,9 +1,10 @@
 """Simulator against the device engine on one trace: calibrated at one rate, asked for another.
 
-    python benchmarks/served.py --hardware my_cpu.yaml [--rounds N] [--load trace|closed] [--set KEY=VALUE ...]
+    python benchmarks/served.py --hardware my_cpu.yaml [--rounds N] [--load trace|closed] [--speeds FIT ASK] [--set ...]
 
-Each round serves the trace as it is, fits the engine to the bench file of that run, predicts the other load and serves
-it. Errors are predicted / measured - 1, of the other load alone: nothing is fitted to it.
+Each round serves the trace at the first speed (1: as it is), fits the engine to the bench file of that run, predicts
+the other load (the trace at the second speed, or closed) and serves it. Errors are predicted / measured - 1, of the
+other load alone: nothing is fitted to it.
 spread: largest less smallest measurement of the rounds over their median, which is what the machine does by itself.
 Nothing here fails a build.
 """
@@ -21,15 +22,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-FITTED = ("workload.traffic.trace.speed=1",)
-#: The trace twice as fast; as many requests in flight as there are slots.
+SPEED = "workload.traffic.trace.speed"
+#: The loads that are asked for: the trace at another speed; as many requests in flight as there are slots.
 ASKED = {
-    "trace": ("workload.traffic.trace.speed=2",),
+    "trace": (),
     "closed": (
-        "workload.traffic.trace=null", "workload.traffic.arrival=closed", "workload.traffic.concurrency=16",
-        "workload.traffic.requests=96", "workload.traffic.warmup_requests=16",
+        "workload.traffic.trace=null",
+        "workload.traffic.arrival=closed",
+        "workload.traffic.concurrency=16",
+        "workload.traffic.requests=96",
+        "workload.traffic.warmup_requests=16",
     ),
-}  # fmt: skip
+}
 #: What is compared, and how far off it may be.
 FIGURES = (
     ("output_throughput", "", 0.05), ("ttft_ms", "p50", 0.10), ("tpot_ms", "p50", 0.10), ("ttft_ms", "p99", 0.25),
@@ -43,6 +47,7 @@ def main() -> None:
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--hardware", default="")
     parser.add_argument("--load", choices=ASKED, default="trace")
+    parser.add_argument("--speeds", nargs=2, type=float, default=(1, 2), help="of the trace: fitted to, asked for")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clock", default="steady")
     parser.add_argument("--set", dest="sets", action="append", default=[])
@@ -61,9 +66,10 @@ def one_round(asked: argparse.Namespace, sets: list[str], bench: Path, engine: P
     """Predictions before and after the fit, and what was measured."""
     from sim.fitting.bench_file import calibrate_engine
 
-    served(asked, [*sets, *FITTED], bench)
+    slow, fast = (f"{SPEED}={speed:g}" for speed in asked.speeds)
+    served(asked, [*sets, slow], bench)
     calibrate_engine(bench, asked.scenario, sets, engine)
-    other = [*sets, *ASKED[asked.load]]
+    other = [*sets, *(ASKED[asked.load] or (fast,))]
     result = served(asked, [*other, f"engine.profile={engine}"], None)
     return {
         "before": predicted(other, asked.scenario),

@@ -131,10 +131,18 @@ class Engine:
         for entry in ended:
             served.requests.append(self._ended(entry))
             client.ended(entry.request, end)
-        chunks, tokens = len(step.chunks), sum(chunk.tokens for chunk in step.chunks)
         served.steps.append(
             ServedStep(
-                start, end, device_ns, len(decoding), chunks, tokens, blocked=self._scheduler.blocked, stalled=stalled
+                start,
+                end,
+                device_ns,
+                len(decoding),
+                chunks=len(step.chunks),
+                prompt_tokens=sum(chunk.tokens for chunk in step.chunks),
+                blocked=self._scheduler.blocked,
+                stalled=stalled,
+                context_tokens=sum(requests.contexts[: len(decoding)]),
+                pairs=sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in step.chunks),
             )
         )
         return end

@@ -33,7 +33,8 @@ class ServedRequest:
 class ServedStep:
     """One step: from the end of the one before (or of waiting) until its tokens are received. device_ns: of it, until
     the model's tokens are with the host. decoding: requests with one token each. chunks: of prompts, prompt_tokens in
-    all. blocked: why the first waiting request was not let in. stalled: requests that decode, but not in this step."""
+    all. blocked: why the first waiting request was not let in. stalled: requests that decode, but not in this step.
+    context_tokens: in all caches of those that decode. pairs: of a prompt token and what it attends to."""
 
     start_ns: int
     end_ns: int
@@ -43,6 +44,8 @@ class ServedStep:
     prompt_tokens: int
     blocked: str
     stalled: int = 0
+    context_tokens: int = 0
+    pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
