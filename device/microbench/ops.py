@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 from time import perf_counter_ns
 
@@ -30,6 +31,8 @@ def timed_trial(backend: Backend, trial: Trial) -> list[Timing]:
     checkpoint = RandomCheckpoint(trial.model, trial.scenario.protocol.seed)
     session = Session(trial.scenario, trial.model, backend, checkpoint)
     phase, requests = reported_step(session)
+    if trial.ragged:
+        requests = replace(requests, contexts=tuple(max(1, c - n) for n, c in enumerate(requests.contexts)))
     bound, step = session.prepared(phase, requests)
     measurement = measure(bound, step, _repeats(backend, bound, step))
     return [*_units(trial, measurement), _step(backend, trial, measurement)]

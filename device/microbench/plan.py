@@ -23,12 +23,13 @@ FAR_LINK_BYTES, FAR_COPY_BYTES = tuple(1 << n for n in range(11, 28, 2)), tuple(
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One Program: the reported step of `scenario` with `model`. cost: about how much it takes, in trials that compile
-    nothing."""
+    nothing. ragged: each request has a token less in the cache than the one before it, as in an engine."""
 
     name: str
     model: Model
     scenario: Scenario
     cost: int = 1
+    ragged: bool = False
 
 
 def link_bytes(device: str) -> tuple[int, ...]:
@@ -67,6 +68,8 @@ DECODES = (
     (XS, 1, 40), (XS, 6, 330), (XS, 24, 90), (S, 2, 70), (S, 5, 210), (S, 12, 610), (M, 1, 480), (M, 3, 96), (M, 9, 33),
     (L, 1, 1100), (L, 2, 150), (L, 7, 260), (L, 32, 48), (XL, 1, 200), (XL, 4, 60), (XL, 18, 130),
 )  # fmt: skip
+#: Those that are timed with ragged batches, too: what a CPU's attention takes for each request that is unlike others.
+RAGGED = (1, 2, 5, 8, 12, 15)
 PREFILLS = ((XS, 1, 50), (XS, 3, 190), (S, 2, 75), (S, 4, 160), (M, 1, 260), (L, 2, 90), (XL, 1, 48), (XL, 1, 220))
 
 #: torch's own fused kernels, and those that are compiled where there is a compiler.
@@ -122,6 +125,9 @@ def _far_trials() -> tuple[Trial, ...]:
 def _cpu_trials() -> tuple[Trial, ...]:
     trials = [_decode("fused", *case, fusion=FUSED) for case in DECODES]
     trials += [_prefill("fused", *case, fusion=FUSED) for case in PREFILLS]
+    for switches in ({"layout": "paged"}, {"layout": "contiguous"}):
+        name = f"ragged {switches['layout']}"
+        trials += [replace(_decode(name, *DECODES[place], fusion=FUSED, kv=switches), ragged=True) for place in RAGGED]
     for case in (DECODES[4], DECODES[12], DECODES[14]):
         trials.append(_decode("graph", *case, fusion=PACKED, graph="ge_graph", cost=16))
     trials += [_decode("compiled", *case, fusion=COMPILED, cost=8) for case in (DECODES[3], DECODES[7], DECODES[12])]

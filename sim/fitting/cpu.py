@@ -23,7 +23,7 @@ from scenarios.ops.work import FixedShape, Work
 from scenarios.records import dataclass
 from sim.fitting import robust
 from sim.hardware.profile import HardwareProfile
-from sim.kernel.cpu import effects, names_of, stream_ns
+from sim.kernel.cpu import calls_of, effects, names_of, stream_ns
 
 #: Coefficients of a program, in the order of `features`: microseconds a call and a row, nanoseconds an element and a
 #: multiply-add.
@@ -128,12 +128,22 @@ def samples_of(timings: Timings, reference: float, hw: HardwareProfile) -> dict[
         work = work_of(row.op)
         if work.unit == "link" or isinstance(work.shape, FixedShape):
             continue
-        effect = effects(work)
-        features = (1.0, float(effect.rows), effect.elements / 1000, effect.macs / 1000)
-        floor_us = stream_ns(work, hw, resident=True) / 1000
+        calls = list(calls_of(work))
+        names = {names_of(call)[0] for _, call in calls}
+        if len(names) > 1:  # prompts and decodes in one: no program's alone
+            continue
+        fixed, rows, elements, macs = (sum(e) for e in zip(*(_features(*call) for call in calls), strict=True))
+        features = (fixed, rows, elements, macs)
+        floor_us = sum(count * stream_ns(call, hw, resident=True) for count, call in calls) / 1000
         sample = Sample(work, at_speed(row, reference), repr(work.shape), row.trial, features, floor_us)
-        samples.setdefault(names_of(work)[0], []).append(sample)
+        samples.setdefault(names.pop(), []).append(sample)
     return samples
+
+
+def _features(count: int, call: Work) -> tuple[float, float, float, float]:
+    """What each coefficient is multiplied by in `count` calls that are alike."""
+    effect = effects(call)
+    return float(count), float(count * effect.rows), count * effect.elements / 1000, count * effect.macs / 1000
 
 
 def fit_program(program: str, samples: Sequence[Sample], draws: int = DRAWS) -> Fit:

@@ -8,11 +8,19 @@ magnitude these sums hold to about 10 %: torch packs the weight of a product aga
 multiplies (mac); its attention walks over requests and heads (rows) and over what they see (elements, mac).
 
 Weights and caches of a step that fit the last cache stay there from step to step; others come from memory.
+
+torch has no attention over ragged batches for a CPU: `device/backends/cpu.py` makes one call for each run of requests
+that are alike, so a ragged batch is priced as the sum of them (`calls_of`), each by its own program.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
 from scenarios.ops.catalogue import params_name
+from scenarios.ops.program import Group
 from scenarios.ops.work import AttentionShape, FixedShape, FlatShape, GroupedShape, MatmulShape, RowsShape, Work
 from scenarios.records import dataclass
 from sim.hardware.profile import HardwareProfile
@@ -85,8 +93,59 @@ def stream_ns(work: Work, hw: HardwareProfile, resident: bool) -> float:
     return cold / memory.hbm_gbps + near / rate
 
 
+def calls_of(work: Work) -> Iterator[tuple[int, Work]]:
+    """The calls that `work` is made of, as (how many are alike, one of them): itself, or attention over a ragged batch
+    run by run, its flops by query-key pairs, its cache by keys and its queries by tokens."""
+    shape = work.shape
+    if not isinstance(shape, AttentionShape) or len(shape.groups) == 1:
+        yield 1, work
+        return
+    pairs, keys, tokens = (sum(of(g) for g in shape.groups) for of in (_pairs, _keys, _tokens))
+    for group, count in Counter(shape.groups).items():
+        part = _tokens(group) / tokens
+        yield (
+            count,
+            replace(
+                work,
+                shape=replace(shape, groups=(group,)),
+                cube_flops=work.cube_flops * _pairs(group) // pairs,
+                cold_read_bytes=work.cold_read_bytes * _keys(group) // keys,
+                warm_read_bytes=round(work.warm_read_bytes * part),
+                write_bytes=round(work.write_bytes * part),
+            ),
+        )
+
+
+def _pairs(group: Group) -> int:
+    return group.count * (group.query * group.context + group.query * (group.query + 1) // 2)
+
+
+def _keys(group: Group) -> int:
+    return group.count * group.kv_len
+
+
+def _tokens(group: Group) -> int:
+    return group.count * group.query
+
+
 def cpu_cost(work: Work, hw: HardwareProfile, resident: bool, captured: bool) -> Cost:
-    """The cost of one call. resident: weights and caches stay in the last cache. captured: inside compiled code."""
+    """The cost of `work`, call by call. resident: weights and caches stay in the last cache. captured: inside compiled
+    code."""
+    calls = [(count, _call_cost(call, hw, resident, captured)) for count, call in calls_of(work)]
+    if len(calls) == 1 and calls[0][0] == 1:
+        return calls[0][1]
+    return Cost(
+        sum(count * cost.head_ns for count, cost in calls),
+        sum(count * cost.body_ns for count, cost in calls),
+        1,
+        sum(count * cost.compute_ns for count, cost in calls),
+        sum(count * cost.memory_ns for count, cost in calls),
+        sum(count * cost.hbm_bytes for count, cost in calls),
+    )
+
+
+def _call_cost(work: Work, hw: HardwareProfile, resident: bool, captured: bool) -> Cost:
+    """The cost of one call."""
     if isinstance(work.shape, FixedShape):
         fixed_us = hw.fixed_us.get(work.shape.key, hw.fixed_us["ai_cpu"])
         return Cost(1000 * fixed_us, 0.0, 1, 0.0, 0.0, 0.0)

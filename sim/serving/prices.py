@@ -6,7 +6,8 @@ tokens of the cache inside a piece, so that the sum of a thousand steps is exact
 Decode steps: rows (the captured size, where there is one) on four points to an octave x mean context on one. Steps with
 prefills are a sum: matrix products and the rest by tokens (both sides of each tile, then two points to an octave),
 attention of the prefills by query-key pairs, and what decoding requests add, by their number (x 4) and mean context
-(x 2). A ragged batch counts with its mean. `docs/serving.md` states the error that
+(x 2). A ragged batch counts with its mean; on a CPU, whose attention is called once for each run of requests that are
+alike, it is played as one in which no two neighbours are. `docs/serving.md` states the error that
 tests/sim/serving/test_prices.py measures.
 """
 
@@ -112,6 +113,7 @@ class GridPrices:
     def __init__(self, case: Case, factor: float = 1.0, play: Callable[[Case, Batch], int] = step_ns) -> None:
         self._case, self._factor, self._play = case, factor, play
         self._query = case.scenario.engine.query_tokens
+        self._walks_runs = case.hardware.profile.device == "cpu"
         self._grid = batch_points(case)
         self._tokens = token_points(case)
         self._rows: dict[int, int] = {}
@@ -162,10 +164,17 @@ class GridPrices:
 
     def _decode_ns(self, rows: int, context: int) -> float:
         lower, upper, share = _between(self._grid, rows)
-        at_lower = self._ns(Batch("decode", (Group(lower, self._query, context),)))
+        at_lower = self._ns(Batch("decode", self._decoding(lower, context)))
         if not share:
             return at_lower
-        return (1 - share) * at_lower + share * self._ns(Batch("decode", (Group(upper, self._query, context),)))
+        return (1 - share) * at_lower + share * self._ns(Batch("decode", self._decoding(upper, context)))
+
+    def _decoding(self, requests: int, context: int) -> tuple[Group, ...]:
+        """Requests that decode, each with `context` tokens in the cache in the mean."""
+        if not self._walks_runs:
+            return (Group(requests, self._query, context),)
+        uneven = [context - 1, context + 1] * (requests // 2) + [context] * (requests % 2)
+        return tuple(Group(1, self._query, of_one) for of_one in uneven)
 
     def unpadded_ns(self, requests: int, context: int) -> float:
         """A decode step of `requests` that is captured for just so many, each with `context` tokens in the cache."""
@@ -229,7 +238,7 @@ class GridPrices:
             rows = count * self._query
             tokens = 4 * max(MANY_TOKENS if many else MANY_TOKENS // 4, rows)
             alone = self._ns(Batch("prefill", (Group(1, tokens, 0),)))
-            mixed = self._ns(Batch("mixed", (Group(count, self._query, context), Group(1, tokens - rows, 0))))
+            mixed = self._ns(Batch("mixed", (*self._decoding(count, context), Group(1, tokens - rows, 0))))
             self._added[count, context, many] = mixed - alone
             return mixed - alone
 

@@ -18,7 +18,7 @@ from scenarios.batches import reported_batch
 from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import COPY, EVENT, STEP, SYNCHRONIZE, Timing, read_timings
-from scenarios.ops.catalogue import CATALOGUE
+from scenarios.ops.catalogue import CATALOGUE, kind_of
 
 pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]
 
@@ -51,6 +51,14 @@ def test_the_plan_shares_no_size_with_a_shipped_model_and_repeats_no_trial() -> 
     assert len({trial.name for trial in plan}) == len(plan)
     assert {trial.model.hidden for trial in plan}.isdisjoint({256, 384, 640, 1024, 2048, 4096, 5120, 8192})
     assert all(trial.scenario.engine.task_queue_enable == 0 for trial in plan)
+
+
+@pytest.mark.slow
+def test_a_ragged_trial_has_requests_of_unlike_lengths() -> None:
+    trial = named("decode ragged paged 96 6x330")
+    rows = timed_trial(choose("cpu"), trial)
+    (attention,) = (row.op for row in rows if row.ops and kind_of(row.op).family == "attention")
+    assert attention.attr("groups") == tuple((1, 1, 330 - n) for n in range(6))
 
 
 @pytest.mark.parametrize("device", ["cuda", "npu"])

@@ -94,6 +94,22 @@ def test_attention_walks_over_requests_heads_and_what_they_see() -> None:
     assert (result.rows, result.elements, result.macs) == (4 * 8, 2 * (3 * 41 + 10) * 2 * 16, 2 * 8 * 16 * 300)
 
 
+def test_a_ragged_batch_is_a_call_for_each_run_of_requests_that_are_alike(hw: HardwareProfile) -> None:
+    """300 pairs and 9,000 bytes are shared out by what each run sees; a prompt among them is priced as one."""
+    programs = {
+        "attention": KernelParams(fixed_us=20, row_us=0.5, element_ns=0.25, mac_ns=0.125),
+        "attention_prefill": KernelParams(fixed_us=100, mac_ns=2),
+    }
+    hw = replace(hw, programs={**hw.programs, **programs})
+    one = replace(attention((Group(1, 1, 49),)), cube_flops=4 * 8 * 16 * 50)
+    alike = 4000 + 20_000 + 8 * 500 + 2 * 50 * 2 * 16 * 0.25 + 2 * 8 * 16 * 50 * 0.125
+    assert price(one, hw).duration_ns == alike
+    ragged = replace(attention((Group(1, 1, 49), Group(1, 1, 49), Group(1, 1, 49))), cube_flops=4 * 8 * 16 * 150)
+    assert price(ragged, hw).duration_ns == 3 * alike
+    mixed = replace(attention((Group(1, 1, 49), Group(1, 20, 0))), cube_flops=4 * 8 * 16 * (50 + 210))
+    assert price(mixed, hw).duration_ns == alike + 4000 + 100_000 + 2 * 8 * 16 * 210 * 2
+
+
 def test_small_preparations_take_their_own_time(hw: HardwareProfile) -> None:
     assert price(Work("vector", FixedShape("Add")), hw).duration_ns == 1000 * hw.fixed_us["ai_cpu"]
 

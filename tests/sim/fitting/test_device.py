@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from device.microbench.plan import trials
+from scenarios.build import build
 from scenarios.errors import ScenarioError
 from scenarios.exchange.timings import STEP, SYNCHRONIZE, Timing, Timings
-from scenarios.ops.catalogue import CATALOGUE, work_of
-from scenarios.ops.program import Op, Tensor
+from scenarios.ops.catalogue import CATALOGUE, kind_of, work_of
+from scenarios.ops.program import Batch, Group, Op, Tensor
 from sim.fitting.calibrated import Calibrated, calibrated
 from sim.fitting.collectives import with_links
 from sim.fitting.cpu import fit_program, held_out, reference_us, samples_of
@@ -205,3 +207,17 @@ def test_an_npus_host_and_links_are_found_from_its_rows() -> None:
     assert found.hardware.collective.aiv_gbps == rate.value
     assert "collective.ai_cpu_start_us" not in found.numbers  # no such message goes by the AI CPU here
     assert not {"host.aten_python_us", "collective"} & set(found.unknown)
+
+
+def test_a_row_of_a_ragged_batch_counts_as_the_calls_that_it_was() -> None:
+    """Two requests of 50 and 49 tokens are two calls, which see 51 + 50 keys together."""
+    trial = next(t for t in trials() if t.ragged)
+    batch = Batch("decode", (Group(1, 1, 50), Group(1, 1, 49)))
+    program = build(trial.scenario, trial.model, batch)
+    op = next(issued.op for issued in program if kind_of(issued.op).family == "attention")
+    row = Timing(op.kind, trial.name, "composed", (op,), 200.0, 190.0, 210.0, 200.0, REFERENCE_US, 5)
+    (sample,) = samples_of(Timings({}, "plan", True, (row,)), REFERENCE_US, BASE)["attention_paged"]
+    heads, dim, kv = trial.model.heads, trial.model.head_dim, trial.model.kv_heads
+    expected = (2, 2 * heads, 2 * 101 * kv * dim / 1000, 2 * dim * heads * 101 / 1000)
+    assert sample.features == pytest.approx(expected)
+    assert sample.us == 200

@@ -115,6 +115,17 @@ def test_a_ragged_batch_is_close_to_its_mean() -> None:
     assert max(map(abs, off)) < 0.05
 
 
+def test_a_cpu_pays_for_each_request_that_is_unlike_its_neighbours() -> None:
+    """Its attention is a call for each of them: a ragged step is priced as played, and longer than an even one."""
+    small = case_of(load_scenario("serve_tiny_cpu", []))
+    lengths = [70, 90, 66, 101, 130, 84, 95, 128]
+    plain = prices_of(small, EngineCosts())
+    ragged = step_ns(plain._case, Batch("decode", tuple(Group(1, 1, length) for length in lengths)))
+    ticks = plain.decode(len(lengths), sum(lengths)).ticks(sum(lengths))
+    assert ticks / TICKS_PER_NS == pytest.approx(ragged, rel=0.01)
+    assert ragged > 1.3 * step_ns(plain._case, Batch("decode", (Group(len(lengths), 1, sum(lengths) // len(lengths)),)))
+
+
 def test_a_point_of_the_grid_is_the_step_itself() -> None:
     ticks = prices().decode(64, 64 * 1024).ticks(64 * 1024)
     assert ticks / TICKS_PER_NS == pytest.approx(
