@@ -10,6 +10,7 @@ start with, or would take for something else, is left out of its command and not
 from __future__ import annotations
 
 import json
+import re
 from math import lcm
 from shlex import quote
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from scenarios.batches import capture_sizes
 from scenarios.records import dataclass
 from sim.engines.graphs import STREAMS, sizes_of_streams, thinned
 from sim.predict.steps import Case
+from sim.sweep.servers import flags_of_servers, notes_of_servers
 
 Version = Literal["0.18", "0.23"]
 VERSIONS: tuple[Version, ...] = ("0.18", "0.23")
@@ -90,14 +92,21 @@ def sizes_to_capture(case: Case, version: Version) -> tuple[int, ...]:
 def command_of(case: Case, version: Version) -> Command:
     """How to start the deployment of `case`."""
     environment, flags = settings_of_command(case, version)
-    return Command(version, line(environment, case.scenario.model, flags), _notes(case, version))
+    flags |= flags_of_servers(case)
+    notes = (*notes_of_servers(case), *_notes(case, version))
+    return Command(version, line(environment, case.scenario.model, flags), notes)
 
 
 def line(environment: dict[str, str], model: str, flags: dict[str, str | None]) -> str:
     """One line for a shell."""
     words = [*(f"{name}={value}" for name, value in environment.items()), "vllm serve", quote(model)]
-    words += [flag if value is None else f"{flag} {quote(value)}" for flag, value in flags.items()]
+    words += [flag if value is None else f"{flag} {_word(value)}" for flag, value in flags.items()]
     return " ".join(words)
+
+
+def _word(value: str) -> str:
+    """A value as a shell reads it; the address of a server stays a variable."""
+    return value if re.fullmatch(r"\$SERVER\d+", value) else quote(value)
 
 
 def settings_of_command(case: Case, version: Version) -> tuple[dict[str, str], dict[str, str | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from shlex import quote
 from typing import Any
 
 from scenarios.passes import PASSES
@@ -24,11 +25,11 @@ SEARCHED = (
 )  # fmt: skip
 
 
-def plan_result(plan: Plan, name: str) -> dict[str, Any]:
+def plan_result(plan: Plan, name: str, file: str = "plan.yaml") -> dict[str, Any]:
     """The `plan` document: best{settings, metrics, command}, pareto[], limits, sensitivity[], near_ties[], considered,
-    skipped{reason: count}."""
+    skipped{reason: count}. file: where the best choice is written as a scenario."""
     best = plan.best
-    chosen = None if best is None else _finalist(best) | {"command": _commands(best), "verify": _verify(best)}
+    chosen = None if best is None else _finalist(best) | {"command": _commands(best), "verify": _verify(best, file)}
     return {
         "schema_version": 1,
         "scenario": name,
@@ -192,8 +193,8 @@ def _graphs(best: Finalist) -> dict[str, Any]:
     }
 
 
-def _verify(best: Finalist) -> list[str]:
-    """How to see whether the plan holds."""
+def _verify(best: Finalist, file: str) -> list[str]:
+    """How to see whether the plan holds, with its scenario in `file`."""
     workload: Scenario = best.point.case.scenario
     clients = best.point.batch * best.point.choice.data_parallel
     bench = (
@@ -201,4 +202,4 @@ def _verify(best: Finalist) -> list[str]:
         f"{workload.workload.input_tokens} --random-output-len {workload.workload.output_tokens} --num-prompts "
         f"{8 * clients} --max-concurrency {clients} --ignore-eos --save-result --result-filename bench.json"
     )
-    return [bench, "whatif calibrate --bench bench.json --scenario plan.yaml --out engine.yaml"]
+    return [bench, f"whatif calibrate --bench bench.json --scenario {quote(file)} --out engine.yaml"]

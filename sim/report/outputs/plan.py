@@ -42,7 +42,8 @@ def plan_outputs(
     case = looked_up(_unsplit(loaded, fixed))
     if case.hardware.profile.device == "cpu":
         raise ScenarioError(["plan: needs the profile of an accelerator; set hardware to one (whatif list hardware)"])
-    result = plan_result(plan(case, case.model, cards, limits, fixed, say), printable(loaded.name, 200))
+    planned = plan(case, case.model, cards, limits, fixed, say)
+    result = plan_result(planned, printable(loaded.name, 200), "plan.yaml" if out is None else str(out))
     if out is not None:
         write_text(out, scenario_yaml(loaded, sets, result))
     write_json(json_file, result)

@@ -13,7 +13,7 @@ from scenarios.lowering.parallel import shard
 from scenarios.models.hf_config import load_model
 from sim.predict.steps import Case
 from sim.sweep.candidates import Fixed
-from sim.sweep.deploy import command_of, max_graphs, sizes_to_capture
+from sim.sweep.deploy import VERSIONS, command_of, max_graphs, sizes_to_capture
 from sim.sweep.evaluate import Slo
 from sim.sweep.plan import plan
 from sim.sweep.plan_result import plan_result
@@ -180,3 +180,31 @@ def test_a_gpu_gets_no_command_of_vllm_ascend() -> None:
     case = Case(base(optimizations__graph="eager", engine__task_queue_enable=0), SMALL, hardware("h200_sxm"))
     result = plan_result(plan(case, SMALL, 1, Slo(), Fixed(frozenset({"optimizations.graph"}))), "x")
     assert result["best"]["command"] == {}
+
+
+def test_replicas_over_several_servers_say_where_they_start() -> None:
+    """By hand: 16 replicas of two dies, eight on each server of 16; 12 of them leave four for the second."""
+    layout = {"engine__tensor_parallel_size": 2, "engine__data_parallel_size": 16}
+    for version in VERSIONS:
+        command = command_of(deployed(**layout), version)
+        given = shlex.split(command.text)
+        assert given[given.index("--data-parallel-size-local") + 1] == "8"
+        assert "--data-parallel-address $SERVER0 --data-parallel-rpc-port 13389" in command.text
+        assert command.notes[0].endswith("the second server runs the same with --headless --data-parallel-start-rank 8")
+    uneven = command_of(deployed(**{**layout, "engine__data_parallel_size": 12}), "0.23")
+    assert uneven.notes[0].endswith("--data-parallel-start-rank 8, the last one with --data-parallel-size-local 4")
+    many = command_of(deployed(**{**layout, "engine__data_parallel_size": 32}), "0.23")
+    assert "server n of 1 to 3 runs the same with --headless --data-parallel-start-rank 8 x n" in many.notes[0]
+
+
+def test_replicas_of_one_server_need_no_address() -> None:
+    command = command_of(deployed(engine__tensor_parallel_size=2, engine__data_parallel_size=8), "0.23")
+    assert "--data-parallel-address" not in command.text
+    assert not any("SERVER0" in note for note in command.notes)
+
+
+def test_a_replica_that_is_larger_than_a_server_is_said() -> None:
+    command = command_of(deployed(engine__tensor_parallel_size=16, engine__pipeline_parallel_size=2), "0.23")
+    assert command.notes[0] == (
+        "a replica has 32 dies and a server 16: its servers are joined by Ray or --nnodes, not given here"
+    )

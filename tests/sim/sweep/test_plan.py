@@ -168,6 +168,7 @@ def test_the_scenario_that_is_written_is_the_one_that_was_chosen(
     """All of it: the file had lost what `--set` says (another chip) and the stack whose kernels were priced."""
     out = tmp_path / "plan.yaml"
     best = plan_outputs(name, cards, "", sets, None, out, lambda text: None)["best"]
+    assert best["verify"][1] == f"whatif calibrate --bench bench.json --scenario {out} --out engine.yaml"
     case, alone = (case_of(load_scenario(out, [f"workload.batch={n}", f"engine.max_num_seqs={n}"])) for n in (8, 1))
     decode_ms = step_ns(case, decode_batch(case.scenario)) / 1e6
     prefill_ms = sum(step_ns(alone, chunk) for chunk in prefill_batches(alone.scenario)) / 1e6
