@@ -22,7 +22,10 @@ from scenarios.models.hf_config import model_names
 
 GRAPHS = ("ge_graph", "aclgraph", "npugraph_ex", "eager")
 WEIGHTS = ("bf16", "w8a8", "w8a16", "w4a16")
-SLOS = (10, 15, 20, 30, 50, 75, 100, 150)
+#: The largest TPOT limit that can be typed, ms.
+MAX_SLO_MS = 100_000.0
+#: Values along the axis that can be typed.
+MAX_STOPS = 12
 #: What each of the three charts is of: key of its text, of the metric, and whether it is a sum over cards.
 CHARTS = ("tpot", "throughput", "memory")
 
@@ -37,9 +40,14 @@ def main() -> None:
     other: Axis = "cards" if over != "cards" else "batch"
     rest: Axis = next(axis for axis in get_args(Axis) if axis not in (over, other))
     with st.container(horizontal=True):
-        held = bound.steps(f"at_{rest}", say("fixed", name=say(rest)), sweeps.VALUES[rest], sweeps.VALUES[rest][1])
-        slo = bound.steps("slo", say("slo"), SLOS, 50)
-    axes = {over: sweeps.VALUES[over], other: sweeps.VALUES[other], rest: (held,)}
+        most = sweeps.LARGEST[over]
+        along = bound.whole_numbers(f"along_{over}", say("along", name=say(over)), sweeps.VALUES[over], most, MAX_STOPS)
+        held = bound.exact(f"at_{rest}", say("fixed", name=say(rest)), sweeps.VALUES[rest][1], 1, sweeps.LARGEST[rest])
+        slo = bound.exact("slo", say("slo"), 50.0, 0.1, MAX_SLO_MS)
+    if along is None:
+        st.error(say("along_wrong", most=formats.whole(most), stops=MAX_STOPS))
+        return
+    axes = {over: along, other: sweeps.VALUES[other], rest: (held,)}
     count = len(axes[over]) * len(axes[other])
     progress = Progress(say("running", count=count))
     spots = sweeps.grid(fixed, axes, progress)
@@ -85,12 +93,12 @@ def _point(spot: Spot, say: Say) -> str:
 def _sentence(possible: list[Spot], slo: float, say: Say) -> None:
     within = [spot for spot in possible if spot.tpot_ms <= slo]
     if not within:
-        sentence(say("none_within", slo=slo, tpot=formats.number(min(spot.tpot_ms for spot in possible))), "")
+        sentence(say("none_within", slo=f"{slo:g}", tpot=formats.number(min(spot.tpot_ms for spot in possible))), "")
         return
     best = max(within, key=lambda spot: spot.per_card)
     told = {"name": _point(best, say), "throughput": formats.whole(best.per_card), "ends": _ends(best)}
     close = say("close") if float(best.metrics["tpot_ms_high"]) > slo else ""
-    sentence(say("best", slo=slo, tpot=formats.number(best.tpot_ms), **told), close)
+    sentence(say("best", slo=f"{slo:g}", tpot=formats.number(best.tpot_ms), **told), close)
 
 
 def _ends(spot: Spot) -> str:

@@ -41,6 +41,43 @@ def steps(key: str, label: str, options: Sequence[Number], default: Number) -> N
     return value
 
 
+def exact(key: str, label: str, default: Number, low: Number, high: Number) -> Number:
+    """A number that is typed, any between two ends, kept in the URL; what the URL says and cannot be is the default."""
+    kind = type(default)
+    try:
+        asked = kind(st.query_params.get(key, ""))
+    except ValueError:
+        asked = default
+    st.session_state[key] = asked if low <= asked <= high else default
+    step = kind(1)
+    return st.number_input(
+        label,
+        min_value=low,
+        max_value=high,
+        step=step,
+        format="%d" if kind is int else "%g",
+        key=key,
+        on_change=_keep,
+        args=(key,),
+    )
+
+
+def whole_numbers(key: str, label: str, default: Sequence[int], high: int, most: int) -> tuple[int, ...] | None:
+    """Whole numbers from 1 to `high`, typed with commas between, at most `most` of them, kept in the URL; each once and
+    in order. None where something else is typed."""
+    st.session_state[key] = st.query_params.get(key) or ", ".join(map(str, default))
+    typed = st.text_input(label, key=key, on_change=_keep, args=(key,), max_chars=200)
+    words = [word.strip() for word in str(typed).split(",") if word.strip()]
+    if (
+        not words
+        or len(words) > most
+        or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words)
+    ):
+        return None
+    numbers = tuple(sorted({int(word) for word in words}))
+    return numbers if numbers[0] >= 1 and numbers[-1] <= high else None
+
+
 def choice(key: str, label: str, options: Sequence[str], words: Callable[[str], str] = str, default: int = 0) -> str:
     """One of a few words, kept in the URL."""
     value = _asked(key, options, options[default])

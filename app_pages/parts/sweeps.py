@@ -26,6 +26,8 @@ VALUES: dict[Axis, tuple[int, ...]] = {
     "context": (512, 2048, 8192, 32768),
     "cards": (1, 2, 4, 8),
 }
+#: The largest value of each axis that can be typed.
+LARGEST: dict[Axis, int] = {"batch": 4096, "context": 1_000_000, "cards": 64}
 OUTPUT_TOKENS = 256
 
 _POINTS: Remembered[Result] = Remembered(4000)

@@ -112,6 +112,38 @@ def test_the_sweep_draws_its_curves_and_says_what_cannot_run(lab: Open) -> None:
     assert "Within 50 ms: TP" in said
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_exact_numbers_of_a_sweep_are_typed_and_kept(lab: Open, lang: str) -> None:
+    """37.5 ms, 3,000 tokens and batches of 3 and 48 are no stops of a slider; the points are the Lab's own answers."""
+    at = lab("sweep", lang=lang, model="Qwen3-0.6B")
+    at.number_input(key="slo").set_value(37.5).run()
+    at.number_input(key="at_context").set_value(3000).run()
+    at.text_input(key="along_batch").set_value("48, 3").run()
+    assert not at.exception
+    said = text(at)
+    assert "37.5 ms" in said
+    assert "3,000" in said
+    assert {"en": "All 8 points can run", "zh": "8 个点全部可运行"}[lang] in said  # on 1, 2, 4 and 8 cards
+    assert {key: at.query_params[key] for key in ("slo", "at_context", "along_batch")} == {
+        "slo": "37.5", "at_context": "3000", "along_batch": "48, 3",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", ["", "0", "1, x", "-4", "4097", ",".join(map(str, range(1, 14)))])
+def test_values_that_cannot_be_along_the_axis_are_refused_in_words(lab: Open, typed: str) -> None:
+    at = lab("sweep", lang="en", model="Qwen3-0.6B")
+    at.text_input(key="along_batch").set_value(typed).run()
+    assert not at.exception
+    if typed:  # nothing typed is what stands there by default
+        assert at.error[0].value.startswith("Values along the axis: whole numbers from 1 to 4,096")
+
+
+def test_a_url_with_what_cannot_be_typed_is_the_default(lab: Open) -> None:
+    at = lab("sweep", lang="en", model="Qwen3-0.6B", slo="nan", at_context="-3")
+    assert at.number_input(key="slo").value == 50
+    assert at.number_input(key="at_context").value == 2048
+
+
 @pytest.fixture(scope="module")
 def measured_result() -> dict[str, Any]:
     """A result of a run in the form that `--backend` writes, three operations long."""

@@ -17,6 +17,11 @@ TEXTS: Table = {
     "context": ("context, tokens", "上下文（token）"),
     "cards": ("cards (tensor parallel)", "卡数（张量并行）"),
     "fixed": ("Held fixed: {name}", "固定：{name}"),
+    "along": ("Values along it: {name}", "横轴取值：{name}"),
+    "along_wrong": (
+        "Values along the axis: whole numbers from 1 to {most} with commas between, at most {stops}.",
+        "横轴取值：1 至 {most} 的整数，以逗号分隔，最多 {stops} 个。",
+    ),
     "slo": ("TPOT limit, ms", "TPOT 上限，ms"),
     "running": ("Predicting {count} points", "正在预测 {count} 个点"),
     "counted": (
