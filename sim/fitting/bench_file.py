@@ -98,7 +98,7 @@ def saturated(test: LoadTest) -> bool:
 
 def _served(case: Bench, test: LoadTest, engine: EngineCosts) -> Expected:
     """What is expected of a load test, served by the simulator as the fit has it: of few requests, or of an engine near
-    saturation, the closed form is a third off."""
+    saturation, the closed form is a quarter off."""
     return case.simulate(engine, _requests(test))
 
 

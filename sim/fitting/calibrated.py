@@ -30,6 +30,7 @@ from sim.fitting.cpu import (
     Fit,
     Vector,
     at_speed,
+    constant,
     fit_program,
     held_out,
     reference_us,
@@ -189,6 +190,9 @@ def _programs(
     """The fit of each program that has enough shapes, and those that have not."""
     fits, unknown = [], {}
     for program, samples in sorted(samples_of(timings, reference, hw).items()):
+        if only := constant(program, samples):
+            fits.append(only)
+            continue
         shapes = len({sample.shape for sample in samples})
         if shapes < MIN_SHAPES:
             unknown[f"programs.{program}"] = f"only {shapes} shapes were timed, {MIN_SHAPES} are needed"

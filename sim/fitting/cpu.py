@@ -30,6 +30,8 @@ from sim.kernel.cpu import calls_of, effects, names_of, stream_ns
 COEFFICIENTS = ("fixed_us", "row_us", "element_ns", "mac_ns")
 #: Fewest distinct shapes that a program is fitted to.
 MIN_SHAPES = 3
+#: ... but one is enough for what has no other, if so many trials timed it.
+MIN_TRIALS = 10
 DRAWS, FOLDS = 40, 5
 #: An effect is identified if the upper end of its interval is at most so many times the lower one.
 WIDEST = 6.0
@@ -162,6 +164,19 @@ def fit_program(program: str, samples: Sequence[Sample], draws: int = DRAWS) -> 
         unknown.append(worst)
         values = solve(rows, kept)
     return Fit(program, values, bootstrap(rows, groups, values, draws), tuple(unknown), tuple(samples))
+
+
+def constant(program: str, samples: Sequence[Sample]) -> Fit | None:
+    """A program that has one shape in the steps of all models (the template of the mask): a call takes its median,
+    between the 5th and 95th percentile. None where that is not so, or too few trials tell."""
+    if len({s.shape for s in samples}) > 1 or len({s.trial for s in samples}) < MIN_TRIALS:
+        return None
+    calls_us = np.array([s.us - s.floor_us for s in samples])
+    if (low := float(np.percentile(calls_us, 5))) <= 0:
+        return None
+    value, high = float(np.median(calls_us)), float(np.percentile(calls_us, 95))
+    errors = tuple(log((value + s.floor_us) / s.us) for s in samples)
+    return Fit(program, {COEFFICIENTS[0]: value}, {COEFFICIENTS[0]: (low, high)}, (), tuple(samples), errors)
 
 
 def held_out(fit: Fit) -> Fit:

@@ -16,7 +16,7 @@ from scenarios.ops.catalogue import CATALOGUE, kind_of, work_of
 from scenarios.ops.program import Batch, Group, Op, Tensor
 from sim.fitting.calibrated import Calibrated, calibrated
 from sim.fitting.collectives import with_links
-from sim.fitting.cpu import fit_program, held_out, reference_us, samples_of
+from sim.fitting.cpu import constant, fit_program, held_out, reference_us, samples_of
 from sim.fitting.profile_file import profile_text, ready, write_profile
 from sim.hardware.profile import HardwareProfile, load_hardware
 from sim.kernel.price import price
@@ -221,3 +221,22 @@ def test_a_row_of_a_ragged_batch_counts_as_the_calls_that_it_was() -> None:
     expected = (2, 2 * heads, 2 * 101 * kv * dim / 1000, 2 * dim * heads * 101 / 1000)
     assert sample.features == pytest.approx(expected)
     assert sample.us == 200
+
+
+def test_a_program_that_has_one_shape_in_all_steps_takes_its_median() -> None:
+    """The template of the mask: priced as timed once ten trials have timed it, and not before."""
+    trial = next(t for t in trials() if t.ragged)
+    program = build(trial.scenario, trial.model, Batch("decode", (Group(1, 1, 50),)))
+    op = next(issued.op for issued in program if issued.op.name == "prepare.tril")
+    times = (900.0, 1000.0, 1100.0, 1200.0, 1300.0, 1250.0, 1225.0, 1210.0, 1190.0, 5000.0, 1200.0)
+    rows = tuple(
+        Timing(op.kind, f"trial {n}", "torch", (op,), us, us, us, us, REFERENCE_US, 5) for n, us in enumerate(times)
+    )
+    samples = samples_of(Timings({}, "plan", True, rows), REFERENCE_US, BASE)[op.kind]
+    fit = constant(op.kind, samples)
+    assert fit is not None
+    assert fit.values["fixed_us"] + samples[0].floor_us == pytest.approx(1200.0)
+    low, high = fit.intervals["fixed_us"]
+    assert low + samples[0].floor_us == pytest.approx(950.0)
+    assert high + samples[0].floor_us == pytest.approx(3150.0)
+    assert constant(op.kind, samples[:9]) is None
