@@ -71,7 +71,7 @@ def _ragged(kernel: Kernel) -> Kernel:
     return replace(kernel, compute=partial(by_runs, kernel.compute))
 
 
-#: Options of glibc's mallopt, and what they are set to: the largest that each takes.
+#: Options of glibc's mallopt, and what they are set to: more than a step frees; the largest that the second takes.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 TRIM_BYTES, MMAP_BYTES = 1 << 30, 32 << 20
 
@@ -82,7 +82,7 @@ def keep_freed_memory() -> None:
     glibc gives large blocks back to the system, by what happens to lie above them, and the next op pays more to get
     their pages again than it takes to write them: one mask of 4 MB took 4 ms in one process and 10 in another.
     """
-    with suppress(OSError, AttributeError):  # another C library keeps to its own ways
+    with suppress(OSError, AttributeError, TypeError):  # another C library, or Windows, keeps to its own ways
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)
         mallopt(M_TRIM_THRESHOLD, TRIM_BYTES)

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from device.backends.cpu import keep_freed_memory
+
 pytestmark = [pytest.mark.cpu, pytest.mark.xdist_group("torch")]
 
 #: Pages of the system that 20 tensors of 16 MiB take, one after the other; with the CPU's backend or without.
@@ -34,3 +36,17 @@ def test_a_large_tensor_is_given_the_memory_of_the_last_one() -> None:
     )
     pages = 20 * (1 << 24) // resource.getpagesize()
     assert int(ran.stdout) < pages / 8  # the first two may be new
+
+
+@pytest.mark.parametrize("error", [OSError, AttributeError, TypeError])
+def test_another_c_library_keeps_to_its_own_ways(error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """None on Windows, where `CDLL(None)` is a TypeError; no mallopt in it on macOS."""
+    asked = []
+
+    def missing(name: object) -> None:
+        asked.append(name)
+        raise error
+
+    monkeypatch.setattr("device.backends.cpu.ctypes.CDLL", missing)
+    keep_freed_memory()
+    assert asked == [None]
