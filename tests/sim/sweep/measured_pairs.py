@@ -92,17 +92,17 @@ STATED: dict[str, Stated] = {
     ),
     "6": Stated(
         (*QWEN3_8B, "workload.batch=16", *SHORT, DRAFTS.format("eagle3", 8, 0.83)),
-        EAGER, CAPTURED, 1554.08 / 1440.84, "batch, lengths, chip",
+        EAGER, CAPTURED, 1554.08 / 1440.84, "batch, lengths, chip", seen=BEFORE,
     ),
     "7": Stated(
         (*QWEN3_8B, "workload.batch=16", *SHORT, DRAFTS.format("eagle3", 7, 0.95)),
-        EAGER, CAPTURED, 1936.3 / 1270.07, "batch, lengths, chip",
+        EAGER, CAPTURED, 1936.3 / 1270.07, "batch, lengths, chip", seen=BEFORE,
     ),
     "10": Stated(
         (*QWEN3_8B, "workload.batch=10", "workload.input_tokens=512", "workload.output_tokens=256", *CAPTURED,
          DRAFTS.format("ngram", 3, 0.5)),
         ("engine.cudagraph_capture_sizes=[16, 32]",), ("engine.cudagraph_capture_sizes=[16, 32, 40]",),
-        48.94 / 25.17, "lengths, chip, acceptance",
+        48.94 / 25.17, "lengths, chip, acceptance", seen=BEFORE,
     ),
     "32": Stated(("model=Qwen3-30B-A3B", *SERVED_MOE), *FLASHCOMM, 25.49 / 24.72, "chip", by="tpot_ms"),
     "33": Stated(("model=Qwen3.5-35B-A3B", *SERVED_MOE), *FLASHCOMM, 28.89 / 27.42, "chip", by="tpot_ms"),
